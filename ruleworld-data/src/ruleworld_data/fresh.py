@@ -21,6 +21,8 @@ from .questions.tables import Origin, chain_table
 from .spec import (
     PAPER_POINT,
     SCALES,
+    VERSION,
+    VERSIONS,
     Dials,
     WorldSizes,
     check_count,
@@ -63,6 +65,7 @@ def fresh_worlds(
     sizes: WorldSizes = SCALES["tiny"].sizes,
     first: int = 0,
     *,
+    version: str = VERSION,
     dials: Dials = PAPER_POINT,
 ) -> Iterator[FreshWorld]:
     """Yield small worlds ``first`` to ``first + count - 1`` of a sequence named by a seed.
@@ -84,6 +87,8 @@ def fresh_worlds(
     sizes : WorldSizes
         Terms and rules of a continent: with few terms, distractors resemble gold rules. Dials change them
         (`WorldSizes.turned`).
+    version : str
+        A name of `ruleworld_data.spec.VERSIONS`.
     dials : Dials
         Where worlds and questions depart from the paper's.
 
@@ -94,6 +99,7 @@ def fresh_worlds(
         that the sizes do not allow.
     """
     check_seed(seed)
+    check_name("version", version, VERSIONS)
     for subtask in questions:
         check_name("sub-task", subtask, subtasks_of(dials))
     wanted = {"count": count, "first": first, "n_rules": n_rules} | dict(questions)
@@ -102,7 +108,7 @@ def fresh_worlds(
     rows = {subtask: WORLDS_PER_CONTINENT * own for subtask, own in questions.items()}
     last = first + count - 1
     for number in range(first // WORLDS_PER_CONTINENT, last // WORLDS_PER_CONTINENT + 1 if count else 0):
-        world, rules, tables = continent(seed, number, rows, sizes, dials=dials)
+        world, rules, tables = continent(seed, number, rows, sizes, version=version, dials=dials)
         key, size = ("fresh", seed, number), len(rules)
         chance = Stream(*key, "members").words(WORLDS_PER_CONTINENT * size).reshape(-1, size)
         order = Stream(*key, "order").words(WORLDS_PER_CONTINENT * n_rules).reshape(-1, n_rules)
@@ -129,6 +135,7 @@ def continent(
     questions: Mapping[str, int],
     sizes: WorldSizes = SCALES["tiny"].sizes,
     *,
+    version: str = VERSION,
     dials: Dials = PAPER_POINT,
 ) -> tuple[World, pa.Table, dict[str, pa.Table]]:
     """Draw one whole continent of a sequence: the world, its rules by id (row numbers), its questions by sub-task.
@@ -141,7 +148,7 @@ def continent(
         Which continent of it.
     questions : mapping
         Questions by sub-task.
-    sizes, dials
+    sizes, version, dials
         As in `fresh_worlds`.
 
     Raises
@@ -151,11 +158,11 @@ def continent(
     """
     world_seed = int(Stream("fresh", seed, number).words(1)[0] >> np.uint64(1))
     world, schema = build_world(world_seed, sizes.turned(dials), dials=dials), rule_schema(dials)
-    blocks = [block_table(block, world, schema=schema) for block in world.blocks.values()]
+    blocks = [block_table(block, world, schema=schema, version=version) for block in world.blocks.values()]
     rules = pa.concat_tables(decode(block, schema) for block in blocks).combine_chunks()
     tables = {}
     for subtask, rows in questions.items():
-        origin = Origin(world, "heldout", subtask)
+        origin = Origin(world, "heldout", subtask, version)
         if rows and subtask.startswith("multi_rule"):
             tables[subtask] = ParallelBlock(origin, 0, 0, rows, limit=rows).table(0, rows)
         elif rows and subtask.startswith("compare"):

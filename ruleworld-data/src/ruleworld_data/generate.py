@@ -68,7 +68,7 @@ def _whole_world(spec: WorldSpec) -> World:
 @lru_cache(maxsize=2)
 def _block(spec: WorldSpec, subtask: str, block: int) -> ParallelBlock:
     start, stop = block_bounds(spec.num_rows(subtask))[block]
-    origin = Origin(world_of(spec), spec.split, subtask)
+    origin = Origin(world_of(spec), spec.split, subtask, spec.version)
     return ParallelBlock(origin, block, start, stop - start, SCALES[spec.scale].unit_pool)
 
 
@@ -84,7 +84,7 @@ def _parallel(spec: WorldSpec, subtask: str, start: int, stop: int) -> pa.Table:
 @lru_cache(maxsize=2)
 def _chains(spec: WorldSpec, subtask: str) -> pa.Table:
     table = compare_table if subtask.startswith("compare") else chain_table
-    return table(Origin(world_of(spec), spec.split, subtask), spec.num_rows(subtask))
+    return table(Origin(world_of(spec), spec.split, subtask, spec.version), spec.num_rows(subtask))
 
 
 def _mini(spec: WorldSpec, subtask: str) -> pa.Table:
@@ -184,7 +184,7 @@ def rule_table(
             rows = np.arange(low, high)
             in_paper = np.isin(rows, world.subset_rows.get(block.type, rows))
             part = block.take(slice(low, high))
-            table = block_table(part, world, in_paper, schema=schema)
+            table = block_table(part, world, in_paper, schema=schema, version=version)
             tables.append(table if encoded else decode(table, schema))
         first += len(block)
     if not tables:

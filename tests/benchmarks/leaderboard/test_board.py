@@ -105,7 +105,7 @@ def test_held_out_rules_and_large_pools_come_first_and_the_order_of_sub_tasks_ma
 
 @pytest.fixture
 def next_data(monkeypatch):
-    """A version of the data to come, as the generator of today makes it."""
+    """A version of the data that can be generated, as if it were released."""
     monkeypatch.setitem(RELEASED, "1.2.0", "2026-12-01")
     return "1.2.0"
 

@@ -223,7 +223,6 @@ def test_every_row_of_a_table_says_its_columns_in_both_forms(split, scale, dials
         "Tiny_cat(A) => Has(Strong_horn, 3.5)",
         "Tiny_cat(A) => Has(B, Strong_horn, 14)",
         "Tiny_cat(B) => Has(Strong_horn, 14)",
-        "Tiny_cat(A) => Has(A, Strong_horn, 14)",
         "tiny_cat(A) => Has(Strong_horn, 14)",
         "Tiny_Cat(A) => Has(Strong_horn, 14)",
         "Tiny_cat(A) => Enter(A, Bridge)",

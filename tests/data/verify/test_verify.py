@@ -25,7 +25,7 @@ def built(tmp_path_factory):
     few = replace(
         SCALES["tiny"],
         train=dict.fromkeys(SUBTASKS, 20),
-        evaluation={"validation": 5, "test": 50, "mini": 50, "heldout": 5},
+        evaluation={"validation": 5, "test": 50, "mini": 50, "heldout": 5, "unseen": 5},
         unit_pool=20,
     )
     with pytest.MonkeyPatch.context() as patch:
@@ -88,6 +88,12 @@ def test_an_honest_build_passes_every_check(built):
     shown = json.loads(json.dumps(report.to_dict()))
     assert shown["ok"] and [check["name"] for check in shown["checks"]] == list(CHECKS)
     assert render_text(report).endswith(f"verified: {len(CHECKS)} passed, 0 failed, 0 skipped")
+
+
+def test_both_solvers_read_data_1_2(built, tmp_path):
+    build(tmp_path, "few", version="1.2")
+    report = verify(tmp_path)
+    assert report.ok and "skip" not in {check.status for check in report.checks}, render_text(report)
 
 
 def test_one_solver_alone_skips_the_other(built):

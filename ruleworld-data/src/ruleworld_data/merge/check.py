@@ -15,9 +15,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import resources
+from itertools import chain
 from typing import NamedTuple
 
 from ..questions import merge_templates
+from ..spec import VERSIONS
 from ..world import load_vocabulary
 
 SHORTEST, LONGEST = 0.5, 2.0
@@ -53,7 +55,7 @@ def sub_questions(question: str) -> list[str]:
     ValueError
         If no merge template made it.
     """
-    for template in merge_templates():
+    for template in chain(*map(merge_templates, VERSIONS)):
         before, after = template.text.split("{parts}")
         if question.startswith(before) and question.endswith(after):
             parts = question[len(before) : len(question) - len(after)].split("; ")

@@ -44,7 +44,7 @@ class ParallelBlock:
                 f"{count} different {origin.subtask} questions wanted, only {len(keep)} can be merged"
             )
         self.parts, self.units = parts[keep], units[keep]
-        self.merge = self.key.stream("merge").integers(len(merge_templates()), count)
+        self.merge = self.key.stream("merge").integers(len(merge_templates(origin.version)), count)
 
     def _draw_pool(self, size: int) -> None:
         """Draw what the block combines: ``size`` sub-questions of one rule, ``size`` of two; each text is kept once."""
@@ -123,7 +123,7 @@ class ParallelBlock:
 
         last = flat.copy()
         last[ends - 1] += 2 * self.size  # "and ..."
-        merges = merge_templates()
+        merges = merge_templates(self.origin.version)
         before, after = zip(*(merge.text.split("{parts}") for merge in merges), strict=True)
         merge = pa.array(self.merge[start:stop].astype(np.int32))
         rule_ids = self.rule_ids.take(indices)

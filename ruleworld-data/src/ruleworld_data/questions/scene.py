@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..spec import ROLES
+from ..spec import ROLES, VERSION
 from ..text.fol import AND, COMPARED
 from ..world import Names, article, with_object
 from ..world.arrays import PLUS
+from .wording import load_templates
 
 Hop = dict[str, int]
 """The id and typed parts of one rule."""
@@ -42,26 +43,36 @@ class Scene:
         subject: int,
         stated: tuple[int, int] | None,
         forms: Mapping[str, int] = MappingProxyType({}),
+        version: str = VERSION,
     ) -> None:
         self.names, self.symbols, self.start, self.forms = names, names.symbols, start, forms
+        self.texts = load_templates(version)
         if stated is None:
             self.who = names.kind(subject, self._form("subject"))
             a_who = f"{article(self.who)} {self.who}"
             self.facts = [f"{self.symbols['entity'][subject]}(x)"]
         else:
             attribute, count = stated
-            self.who, a_who = (
-                "creature",
-                f"a creature with {count} {names.plural_of(attribute, self._form('stated'))}",
-            )
+            things = f"{count} {names.plural_of(attribute, self._form('stated'))}"
+            self.who, a_who = "creature", self.texts["phrases"]["stated"].format(things=things)
             self.facts = [self._has(attribute, count)]
-        self.slots = {"X": a_who, "X_capital": _capital(a_who), "S": f"the {self.who}"}
+        self.slots = {
+            "X": a_who,
+            "X_capital": _capital(a_who),
+            "S": f"the {self.who}",
+            "each": "",
+            "chain": "",
+        }
         if start != "action":
             self.slots["S"] = "it"
         self.steps: list[Step] = []
         self.premise = self.stated = ("", "")
         self.place, self.state = ("", ""), ""
         self.ask, self.query, self.answer, self.amount = "count", "", "", 1
+
+    def chained(self) -> None:
+        """Let the question say how often rules about a change of one apply to what other rules change."""
+        self.slots |= {"each": "", "chain": self.texts["phrases"]["chain"]}
 
     def begin(self, hop: Hop, amount: int, pick: int, other: int) -> None:
         """State what the question starts with: what triggers its first rule.
@@ -82,6 +93,7 @@ class Scene:
             form = names.change(operator, verb, self._form("verb"))
             things = names.things(attribute, amount, self._form("trigger"))
             self.slots |= {"loses": form.third, "lost": form.past, "things": things}
+            self.slots["each"] = self.texts["phrases"]["each"] if amount > 1 else ""
             self.amount = amount
             fol = names.event(operator, verb, attribute, amount, "x")
             self._state_fact(f"{who} {form.third} {things}", fol)
@@ -101,12 +113,13 @@ class Scene:
                 names.verb(hop["action"], self._form("action")),
                 names.kind(other, self._form("other")),
             )
+            particle = self.texts["particles"].get(act.base, "")
             a_name = f"{article(the_other)} {the_other}"
             self.slots |= {"Y": a_name, "Y_capital": _capital(a_name)}
             for slot, object_ in (("X", self.slots["X"]), ("Y", a_name), ("it", "it")):
-                self.slots[f"does_{slot}"] = with_object(act.third, object_)
-                self.slots[f"did_{slot}"] = with_object(act.past, object_)
-            self.slots["done"] = act.participle.replace(" ~", "")
+                self.slots[f"does_{slot}"] = _done_to(object_, act.third, particle)
+                self.slots[f"did_{slot}"] = _done_to(object_, act.past, particle)
+            self.slots["done"] = f"{act.participle.replace(' ~', '')} {particle}".strip()
             self.facts.append(f"{symbols['entity'][other]}(y)")
             symbol = symbols["action"][hop["action"]]
             if self.start == "actor":
@@ -239,6 +252,13 @@ class Scene:
 
     def _in(self, place: int) -> str:
         return f"{self.symbols['environment'][place]}(x)"
+
+
+def _done_to(who: str, form: str, particle: str) -> str:
+    """Return a verb with its object and particle: "ties up a tiny cat", but "ties it up"."""
+    if not particle:
+        return with_object(form, who)
+    return f"{form} it {particle}" if who == "it" else f"{form} {particle} {who}"
 
 
 def _capital(text: str) -> str:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..io.schema import QUESTION_SCHEMA
+from ..spec import VERSION
 from ..world import Key, RuleBlock, Stream, World
 from ..world.forms import QUESTION_NAMES, draw_forms
 from .scene import Hop, Scene, Step
@@ -47,6 +48,7 @@ class Origin:
     world: World
     split: str
     subtask: str
+    version: str = VERSION
 
     @property
     def key(self) -> tuple[Key, ...]:
@@ -72,7 +74,7 @@ class Origin:
         for units in draw_units(self.world, self.split, shares, count, self.key):
             name = units.skeleton.name
             forms = _forms(self.world, units, ("question words", *self.key, name))
-            proofs += _prove(self.world, units, self.stream("wording", name), forms, clauses=clauses)
+            proofs += _prove(self, units, self.stream("wording", name), forms, clauses=clauses)
         order = self.stream("order", *[skeleton.name for skeleton in shares]).permutation(count)
         return [proofs[i] for i in order.tolist()]
 
@@ -122,11 +124,11 @@ def proof_table(origin: Origin, proofs: list[Proof], hops: int) -> pa.Table:
 
 
 def _prove(
-    world: World, units: Units, stream: Stream, forms: Iterable[dict[str, int]], *, clauses: bool
+    origin: Origin, units: Units, stream: Stream, forms: Iterable[dict[str, int]], *, clauses: bool
 ) -> list[Proof]:
     """Word units, as questions of their own or as clauses; the stream chooses templates and verbs."""
     templates = clause_templates if clauses else question_templates
-    skeleton, blocks = units.skeleton, world.blocks
+    world, skeleton, blocks = origin.world, units.skeleton, origin.world.blocks
     verbs, picks = (stream.integers(2**31, len(units)).tolist() for _ in range(2))
     hops = [
         _dicts(world, blocks[kind].take(rows)) for kind, rows in zip(skeleton.path, units.rows, strict=True)
@@ -140,13 +142,15 @@ def _prove(
     ):
         last = chain[-1]
         stated = (last["attribute"], initial) if skeleton.initial == "stated" else None
-        scene = Scene(world.names, skeleton.start, subject, stated, names)
+        scene = Scene(world.names, skeleton.start, subject, stated, names, origin.version)
         scene.begin(chain[0], amount, verb, other)
         for kind, hop in zip(skeleton.path, chain, strict=True):
             scene.fire(kind, hop)
         if skeleton.initial is not None:
             scene.conclude(last, initial, giver)
-        choices = templates(scene.start, scene.ask)
+            if len(chain) > 1:
+                scene.chained()
+        choices = templates(scene.start, scene.ask, origin.version)
         if not scene.slots.get("done", "done"):  # a verb without a passive
             choices = tuple(choice for choice in choices if "{done}" not in choice.text)
         template = choices[pick % len(choices)]

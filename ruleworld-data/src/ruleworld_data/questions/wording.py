@@ -1,4 +1,7 @@
-"""Question templates: frames, events and asks from ``templates.toml``, composed once per start and query."""
+"""Question templates: frames, events and asks from ``templates.toml``, composed once per start and query.
+
+A version after 1.1 has a file with what it words otherwise.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
+
+from ..spec import VERSION, VERSIONS
 
 
 @dataclass(frozen=True)
@@ -19,27 +24,41 @@ class QuestionTemplate:
 
 
 @cache
-def load_templates() -> dict[str, Any]:
-    """Read the template file."""
-    return tomllib.loads(resources.files(__package__).joinpath("templates.toml").read_text(encoding="utf-8"))
+def load_templates(version: str = VERSION) -> dict[str, Any]:
+    """Read the template file, with what a version words otherwise."""
+    if version == VERSIONS[0]:
+        return _read("templates.toml")
+    return _with(_read("templates.toml"), _read(f"templates-{version}.toml"))
+
+
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+
+
+def _with(texts: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
+    """Return texts in their order, some of them changed."""
+    return texts | {
+        name: _with(texts[name], other) if isinstance(other, dict) else other
+        for name, other in others.items()
+    }
 
 
 @cache
-def question_templates(start: str, query: str) -> tuple[QuestionTemplate, ...]:
+def question_templates(start: str, query: str, version: str = VERSION) -> tuple[QuestionTemplate, ...]:
     """Return all direct wordings for a start (kind, change, actor, target, environment, state) and a query."""
-    return _compose("frames", start, query)
+    return _compose("frames", start, query, version)
 
 
 @cache
-def clause_templates(start: str, query: str) -> tuple[QuestionTemplate, ...]:
+def clause_templates(start: str, query: str, version: str = VERSION) -> tuple[QuestionTemplate, ...]:
     """Return all wordings as one part of a merged question."""
-    return _compose("clauses", start, query)
+    return _compose("clauses", start, query, version)
 
 
 @cache
-def merge_templates() -> tuple[QuestionTemplate, ...]:
+def merge_templates(version: str = VERSION) -> tuple[QuestionTemplate, ...]:
     """Return the frames of merged questions, with the slot ``{parts}``."""
-    return tuple(QuestionTemplate(name, text) for name, text in load_templates()["merges"].items())
+    return tuple(QuestionTemplate(name, text) for name, text in load_templates(version)["merges"].items())
 
 
 @cache
@@ -49,8 +68,8 @@ def comparison_templates(operation: str) -> tuple[QuestionTemplate, ...]:
     return tuple(QuestionTemplate(f"{operation.lower()}.{name}", text) for name, text in frames.items())
 
 
-def _compose(frames: str, start: str, query: str) -> tuple[QuestionTemplate, ...]:
-    data = load_templates()
+def _compose(frames: str, start: str, query: str, version: str) -> tuple[QuestionTemplate, ...]:
+    data = load_templates(version)
     if start == "kind":
         section = f"{'kind' if query == 'count' else query}_{frames}"
         return tuple(QuestionTemplate(name, text) for name, text in data[section].items())

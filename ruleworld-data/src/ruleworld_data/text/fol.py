@@ -188,8 +188,8 @@ def _words() -> _Words:
 def _fact(text: str, individuals: tuple[str, str], what: str) -> Fact:
     a, b = individuals
     name, args = _atom(text, what)
-    if name == "Has" and a == "A":  # the paper's rules do not say whose
-        args = [a, *args] if len(args) == 2 else []
+    if name == "Has" and a == "A" and len(args) == 2:  # rules of data 1.1 do not say whose
+        args = [a, *args]
     who, rest = (args[0], args[1:]) if args else ("", [])
     if who in (a, b):
         if name == "Has" and len(rest) == 2 and rest[0] not in (a, b):
@@ -215,7 +215,7 @@ def _fact(text: str, individuals: tuple[str, str], what: str) -> Fact:
                 return Fact(kind, who, _plain(attribute, what, text), None, operator, number)
     place, has = f"Place({a})", f"Has({a}, Attribute, 3)"
     if a == "A":
-        place, has = f"{place}, Enter({b}, Place)", "Has(Attribute, 3)"
+        place = f"{place}, Enter({b}, Place)"
     raise unreadable(what, text, f"Kind({a}), Verb({a}, {b}), {place}, {has} or Lose_Attribute({a}, 3)")
 
 

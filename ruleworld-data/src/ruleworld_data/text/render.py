@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..io.schema import RULE_SCHEMA
-from ..spec import OPERATORS, ROLES
+from ..spec import OPERATORS, ROLES, VERSION
 from ..world import Ints, Names, RuleBlock, World, article, with_object
 from .fol import COMPARED
 
@@ -109,7 +109,7 @@ _PREMISES = {
     ),
 }
 _CONCLUSIONS = {
-    "entity2attr": (("attribute", "amount"), (_HAS, "Has({Attribute}, {amount})")),
+    "entity2attr": (("attribute", "amount"), (_HAS, "Has({role}, {Attribute}, {amount})")),
     "attrchange2attr": (_EFFECT, _CHANGE),
     "action2env": (("environment",), (_WILL_ENTER, "Enter(B, {Environment})")),
     "action2attr": (("role", *_EFFECT), _CHANGE),
@@ -120,18 +120,27 @@ _CONCLUSIONS = {
     "count2state": (("state",), _STATE),
 }
 """What each half of a rule of a type says: its parts, and its text in English and FOL."""
+_CONCLUSIONS_OF_1_1 = _CONCLUSIONS | {
+    "entity2attr": (("attribute", "amount"), (_HAS, "Has({Attribute}, {amount})"))
+}
+"""Data 1.1 writes as the paper does: not who has it, though facts say so."""
 
 
 def block_table(
-    block: RuleBlock, world: World, in_paper: Ints | None = None, schema: pa.Schema = RULE_SCHEMA
+    block: RuleBlock,
+    world: World,
+    in_paper: Ints | None = None,
+    schema: pa.Schema = RULE_SCHEMA,
+    version: str = VERSION,
 ) -> pa.Table:
     """Render a block's rows with the columns of a schema, strings dictionary-encoded where they repeat.
 
     ``in_paper`` says which rows are in the paper's subset; all of them where it is not given.
     """
+    says = _CONCLUSIONS_OF_1_1 if version == "1.1" else _CONCLUSIONS
     names, worded = world.names, block.columns | _wording(block, world.forms(block))
     premise_nl, premise_fol = _half(worded, names, *_PREMISES[block.type], "premise")
-    conclusion_nl, conclusion_fol = _half(worded, names, *_CONCLUSIONS[block.type], "conclusion")
+    conclusion_nl, conclusion_fol = _half(worded, names, *says[block.type], "conclusion")
     nl = _sentences(premise_nl, conclusion_nl, worded.get("join"))
     fol = _join("", premise_fol, " => ", conclusion_fol, "")
     columns: dict[str, pa.Array] = {
