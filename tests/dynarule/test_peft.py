@@ -8,6 +8,7 @@ import sys
 import time
 import tracemalloc
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
@@ -466,8 +467,9 @@ def test_files_that_are_missing_pickled_or_damaged_are_refused(folder, tiny_mode
             with pytest.raises(ValueError, match="truncated or not safetensors"):
                 load(tiny_model("qwen2"), folder)
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no adapter_model.safetensors"):
-        load_adapter(tiny_model("qwen2"), folder)
+    for load in (load_adapter, lambda model, folder: RuleAdapter(moved(model)).load(folder)):
+        with pytest.raises(FileNotFoundError, match=r"has no adapter_model.safetensors"):
+            load(tiny_model("qwen2"), folder)
     (folder / "adapter_model.bin").write_bytes(whole)
     for load in (load_adapter, PeftModel.from_pretrained):
         with pytest.raises(ValueError, match="is a pickle, which may run code"):
@@ -477,8 +479,9 @@ def test_files_that_are_missing_pickled_or_damaged_are_refused(folder, tiny_mode
     with pytest.raises(ValueError, match="damaged"):
         DynaRuleConfig.from_pretrained(folder)
     settings.unlink()
-    with pytest.raises(FileNotFoundError, match="not an adapter folder"):
-        DynaRuleConfig.from_pretrained(folder)
+    for missing in (folder, Path("owner/adapter")):  # a path is never a repository of the Hub
+        with pytest.raises(FileNotFoundError, match="not an adapter folder"):
+            DynaRuleConfig.from_pretrained(missing)
 
 
 def test_an_interrupted_save_leaves_the_old_adapter(tiny_model, tmp_path, monkeypatch):
@@ -489,6 +492,8 @@ def test_an_interrupted_save_leaves_the_old_adapter(tiny_model, tmp_path, monkey
     # Same adapter, same bytes.
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
     assert sorted(files) == [".lock", "adapter_config.json", "adapter_model.safetensors"]
+    mode = (tmp_path / "a").stat().st_mode & 0o666  # as readable for others as its folder
+    assert (tmp_path / "a/adapter_model.safetensors").stat().st_mode & 0o777 == mode
     adapter[0].k.weight.data += 1
 
     def killed(*args, **kwargs):
