@@ -64,8 +64,10 @@ def test_run_prints_a_table_and_writes_a_page(quick, tmp_path):
 
 
 def test_json_is_one_object_and_nothing_else(quick, tmp_path):
-    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path, "--json")
+    words = ("--scale", "tiny", "--data-version", "1.2", "--limit", 1, "--out", tmp_path)
+    result = rwbench("run", quick, *words, "--json")
     value = json.loads(result.stdout)
+    assert {run["spec"]["data"] for run in value["runs"]} == {"1.2.0"}
     assert [run["n"]["scored"] for run in value["runs"]] == [11, 11]
     assert value["report"].endswith("quick.html")
     listed = json.loads(rwbench("list", "--json").stdout)
@@ -130,6 +132,7 @@ def test_one_method_of_a_recipe(tmp_path):
         ),
         (("run", "smoke", "--data", "nowhere"), "nowhere holds no build.json"),
         (("run", "smoke", "--data", "nowhere", "--seed", "0"), "leave them out"),
+        (("run", "smoke", "--data-version", "2"), "unknown version '2'"),
         (("report", "nowhere"), "there is no folder nowhere"),
         (("run",), "Missing argument"),
         (("run", "rulebooks", "--split", "validation"), "rulebooks brings its own questions and rules"),

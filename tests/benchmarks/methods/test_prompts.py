@@ -11,8 +11,11 @@ import pyarrow as pa
 import pytest
 from ruleworld_data.plugins import TaskOptions, prompt_rows
 from ruleworld_data.prompts import answer_template
+from ruleworld_data.spec import VERSIONS
 from ruleworld_data.text import parse_rule_fol, parse_rule_nl
 from ruleworld_data.verify import RuleIndex, execute
+from ruleworld_data.world import load_vocabulary
+from rwbench.backends.endpoint import Endpoint
 from rwbench.methods.ircot import IRCoT
 from rwbench.methods.iterative import shipped_template
 from rwbench.methods.react import ReAct
@@ -22,13 +25,13 @@ from rwbench.run.data import DataSource
 played = runpy.run_path(str(Path(__file__).parents[1] / "script.py"))
 
 
-@pytest.mark.parametrize("rules", ["pool", "gold", "none"])
+@pytest.mark.parametrize(("rules", "version"), [("pool", "1.1"), ("gold", "1.2"), ("none", "1.2")])
 @pytest.mark.parametrize("representation", ["nl", "fol"])
-def test_the_prompts_are_the_same(representation, rules):
+def test_the_prompts_are_the_same(representation, rules, version):
     setting = TaskOptions(
-        "mini", "tiny", representation=representation, rules=rules, pool_size=9, data_version="1.1"
+        "mini", "tiny", representation=representation, rules=rules, pool_size=9, data_version=version
     )
-    source = DataSource("tiny", version="1.1")
+    source = DataSource("tiny", version=version)
     table, section = source.rules("mini"), "answer" if rules != "none" else "answer_without_rules"
     questions = source.questions("multi_rule_3", "mini")
     for row, question in zip(prompt_rows("multi_rule_3", setting), questions, strict=True):
@@ -36,7 +39,7 @@ def test_the_prompts_are_the_same(representation, rules):
         if rules == "gold":
             assert ids.tolist() == sorted(question.gold)
         texts = table.texts(ids, representation) if len(ids) else []
-        prompt = answer_template().render(section, representation, question.text, texts)
+        prompt = answer_template(version).render(section, representation, question.text, texts)
         assert row["prompt"] == prompt.text
 
 
@@ -48,17 +51,34 @@ def test_every_prompt_states_the_conventions(representation, same):
     words = " ".join(answer_template().render("answer", representation, "Q?", ["R"]).text.split())
     assert all(convention in words for convention in (same, "fires per unit", "scene of its own"))
     assert "scene of its own" in answer_template().render("answer_without_rules", representation, "Q?").text
-    lists = [
-        [line for line in template.sections[section][representation].splitlines() if line[:2] == "- "]
-        for template, section in (
-            (answer_template(), "answer"),
-            (shipped_template("ircot"), "reason"),
-            (shipped_template("react"), "act"),
-        )
-    ]
-    # in rounds, the chain is followed by searching
-    lists[0].remove("- What a rule concludes can make another rule apply. Follow the chain to its end.")
-    assert lists[0] == lists[1] == lists[2]
+    for version in VERSIONS:
+        model = Endpoint.of("said", "http://localhost:1/v1", version)
+        lists = [
+            [line for line in template.sections[section][representation].splitlines() if line[:2] == "- "]
+            for template, section in (
+                (model.template, "answer"),
+                *((kind(model=model, retriever=BM25()).template, kind.section) for kind in (IRCoT, ReAct)),
+            )
+        ]
+        # in rounds, the chain is followed by searching
+        lists[0].remove("- What a rule concludes can make another rule apply. Follow the chain to its end.")
+        assert lists[0] == lists[1] == lists[2]
+
+
+def test_the_prompt_of_data_1_2_names_every_way_to_enter_and_all_conventions():
+    nl, fol = (answer_template("1.2").render("answer", form, "Q?").text for form in ("nl", "fol"))
+    ways = {word for place in load_vocabulary().environments for word in place.goal.split()} - {"out"}
+    third = {base: form.third for base, form in load_vocabulary().goal_verbs.items()}
+    assert not [way for way in ways if f" {third.get(way, way)} " not in nl.replace(",", " ")]
+    for text in (nl, fol):
+        for convention in (
+            "fires once",
+            "once for each",
+            "before anything happens",
+            "scene of its own",
+            "unknown",
+        ):
+            assert convention in text
 
 
 def test_the_example_of_react_is_data_1_1_and_its_answer_follows():

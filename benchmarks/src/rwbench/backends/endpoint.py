@@ -17,9 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ruleworld_data.io import check_endpoint, trust_endpoint
-from ruleworld_data.prompts import Prompt, answer_template
+from ruleworld_data.prompts import Prompt, Template, answer_template, template_named
 
 from ..cache import cache_root
+from ..spec import DATA_VERSION
 from . import Backend, Completion, Decoding, GoneError, check_template, component, cut
 
 if TYPE_CHECKING:
@@ -80,10 +81,15 @@ class Endpoint(Backend):
                 raise ValueError(f"{name} must be a number of 0 or more, got {value!r}")
 
     @classmethod
-    def of(cls, model: str, url: str, **changes: Any) -> Endpoint:
+    def of(cls, model: str, url: str, version: str = DATA_VERSION, **changes: Any) -> Endpoint:
         """Return the backend of a model that the user names, so the key may go there, with the id of its template."""
         trust_endpoint(url, model)
-        return cls(model, url, answer_template().id, **changes)
+        return cls(model, url, answer_template(version).id, **changes)
+
+    @property
+    def template(self) -> Template:
+        """The template of this package that the spec names."""
+        return template_named(self.prompt)
 
     @property
     def label(self) -> str:

@@ -20,9 +20,10 @@ from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.prompts import Prompt, Template
+from ruleworld_data.prompts import Prompt, Template, answer_template
 
 from ..models import base_folder, fingerprint, model_template
+from ..spec import DATA_VERSION
 from . import Backend, Completion, Decoding, Finish, component, cut
 from .kept import KeptStates, release_memory
 from .rows import NoRequest, Row, as_written, encoded, marked, parts_of
@@ -72,9 +73,10 @@ class Local(Backend):
             )
 
     @classmethod
-    def of(cls, model: str, **changes: Any) -> Local:
-        """Return the backend of a model, with the fingerprints of its files."""
-        return cls(model, fingerprint(base_folder(model)), model_template(model).id, **changes)
+    def of(cls, model: str, version: str = DATA_VERSION, **changes: Any) -> Local:
+        """Return the backend of a model, with fingerprints of its files, to be asked about a version of the data."""
+        prompt = model_template(model, answer_template(version).id).id
+        return cls(model, fingerprint(base_folder(model)), prompt, **changes)
 
     @property
     def label(self) -> str:
@@ -89,7 +91,7 @@ class Local(Backend):
     @property
     def template(self) -> Template:
         """The model's own prompt template, else this package's."""
-        return model_template(self.model)
+        return model_template(self.model, self.prompt)
 
     @property
     def context_length(self) -> int | None:

@@ -42,6 +42,9 @@ def run(
             help="Where the world departs from the paper's, e.g. hops=6,crowd=16.", show_default="none"
         ),
     ] = "",
+    data_version: Annotated[
+        str, typer.Option(help="How questions are worded: 1.1 or 1.2.", show_default="1.1")
+    ] = "",
     data: Build = None,
     sizes: Annotated[
         str, typer.Option(help="Pool sizes, e.g. 100,1000, or all.", show_default="the recipe's")
@@ -85,7 +88,7 @@ def run(
     """
     with user_errors():
         from ruleworld_data.io import parse_shard
-        from ruleworld_data.spec import VERSIONS, Dials, splits_of
+        from ruleworld_data.spec import VERSIONS, Dials, check_name, splits_of
 
         from ..recipes import Options, parse_sizes, recipes
         from ..run.data import DataSource
@@ -97,24 +100,28 @@ def run(
             raise ValueError("--shard runs a part, --ray the whole; give one of them")
         number, total = parse_shard(shard)
         made = recipes.get(recipe)
-        world = scale or seed is not None or dials
+        world = scale or seed is not None or dials or data_version
         if made.source is not None:
             if world or data or sizes or form or split != "mini":
                 raise ValueError(
-                    f"{made.name} brings its own questions and rules; leave out --data, --scale, --seed, --dials, "
-                    "--split, --sizes and --form"
+                    f"{made.name} brings its own questions and rules; leave out --data, --data-version, --scale, "
+                    "--seed, --dials, --split, --sizes and --form"
                 )
             source = made.source()
         elif data is not None:
             if world:
                 raise ValueError(
-                    "--data names a build, which says its own --scale, --seed and --dials; leave them out"
+                    "--data names a build, which says its own --scale, --seed, --dials and --data-version; leave "
+                    "them out"
                 )
             source = DataSource.from_build(data)
         else:
-            version = DATA_VERSION if split in splits_of(DATA_VERSION) else VERSIONS[-1]
+            usual = DATA_VERSION if split in splits_of(DATA_VERSION) else VERSIONS[-1]
+            version = check_name("version", data_version or usual, VERSIONS)
             source = DataSource(scale or "paper", seed or 0, version=version, dials=Dials.parse(dials))
-        models = [_backend(name, endpoint, temperature, price, batch_size) for name in model or []]
+        models = [
+            _backend(name, endpoint, source.version, temperature, price, batch_size) for name in model or []
+        ]
         if endpoint is not None and not models:
             raise ValueError("--endpoint needs the name of a model there; add --model NAME")
         forms = (form,) if form else REPRESENTATIONS
@@ -167,7 +174,12 @@ def _command() -> str:
 
 
 def _backend(
-    name: str, endpoint: str | None, temperature: float | None, price: str | None, batch_size: int
+    name: str,
+    endpoint: str | None,
+    version: str,
+    temperature: float | None,
+    price: str | None,
+    batch_size: int,
 ) -> Backend:
     from ..models import usual_temperature
 
@@ -178,7 +190,7 @@ def _backend(
 
         if price is not None:
             raise ValueError("--price is for a model behind --endpoint; a local model costs time only")
-        return Local.of(name, temperature=temperature, batch_size=batch_size)
+        return Local.of(name, version, temperature=temperature, batch_size=batch_size)
     from ..backends.endpoint import Endpoint
 
     prices: dict[str, float] = {}
@@ -190,7 +202,7 @@ def _backend(
                 f"--price must be two numbers, dollars per million tokens in and out, got {price!r}; type for example "
                 "--price 0.15,0.60"
             ) from None
-    return Endpoint.of(name, endpoint, temperature=temperature, **prices)
+    return Endpoint.of(name, endpoint, version, temperature=temperature, **prices)
 
 
 def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int, ray: str) -> list[Results]:

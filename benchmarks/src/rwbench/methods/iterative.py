@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import ClassVar
 
 import numpy as np
-from ruleworld_data.prompts import Prompt, Template, parse_template
-from ruleworld_data.spec import check_name
+from ruleworld_data.prompts import Prompt, Template, answer_template, parse_template
+from ruleworld_data.spec import VERSIONS, check_name
 
 from ..backends import check_template
 from ..retrievers import Hits, pool_index, rank
@@ -99,6 +101,21 @@ def shipped_template(name: str) -> Template:
     return parse_template(files(__package__).joinpath(f"{name}.toml").read_bytes(), f"{name}.toml")
 
 
+def _with_conventions(rounds: Template, own: Template) -> Template:
+    """Return a template of rounds that says the conventions of the model's, where that is one of data after 1.1."""
+    if own not in map(answer_template, VERSIONS[1:]):
+        return rounds
+    sections = dict(rounds.sections)
+    for section, texts in rounds.sections.items():
+        sections[section] = {}
+        for form, text in texts.items():
+            lines = re.findall("^- .*\n", own.sections["answer"][form], re.MULTILINE)
+            said = "".join(line for line in lines if not line.startswith("- What a rule concludes"))
+            sections[section][form] = re.sub("(?:^- .*\n)+", lambda _: said, text, flags=re.MULTILINE)  # noqa: B023
+    sha256 = hashlib.sha256(f"{rounds.sha256} {own.sha256}".encode()).hexdigest()
+    return replace(rounds, version=f"{rounds.version}.{own.version}", sha256=sha256, sections=sections)
+
+
 @dataclass(frozen=True)
 class Iterative(RAG):
     """Base of IRCoT, ReAct and Stepwise RAG.
@@ -151,7 +168,9 @@ class Iterative(RAG):
     def template(self) -> Template:
         """The template of the rounds: the model's own if it has the section, else the method's."""
         own = self.model.template
-        return own if own.has(self.section) or own.request else shipped_template(self.name)
+        if own.has(self.section) or own.request:
+            return own
+        return _with_conventions(shipped_template(self.name), own)
 
     @property
     def key(self) -> str:

@@ -73,7 +73,7 @@ class Options:
             raise ValueError(
                 "this recipe asks a language model; type --model FOLDER, or --model NAME --endpoint http://host:port/v1"
             )
-        return (Local.of(DEFAULT_MODEL),)
+        return (Local.of(DEFAULT_MODEL, self.source.version),)
 
     @property
     def local_models(self) -> tuple[Local, ...]:

@@ -75,7 +75,7 @@ def instance(config: EnvConfig, index: int, template: Template | None = None) ->
     if config.access == "prompt":
         pool = world.pool(row, config)
         rules = world.texts(config.form)[pool].tolist()
-        prompt = (template or answer_template()).render("answer", config.form, row["question"], rules)
+        prompt = (template or answer_template(VERSION)).render("answer", config.form, row["question"], rules)
     else:
         how = search_template().sections[config.access]
         prompt = (template or search_template()).render("search", config.form, row["question"], [how])

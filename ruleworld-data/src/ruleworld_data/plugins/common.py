@@ -141,7 +141,8 @@ def ask(row: Mapping[str, Any], options: TaskOptions) -> dict[str, Any]:
         rules = pool_rules(options.rule_table, ids)
         texts = rules.column(options.representation).to_pylist()
     section = "answer" if options.rules != "none" else "answer_without_rules"
-    prompt = answer_template().render(section, options.representation, row["question"], texts)
+    template = answer_template(options.spec.version)
+    prompt = template.render(section, options.representation, row["question"], texts)
     return {"prompt": prompt.text, "target": boxed(row["answers"]), "rule_ids": ids.tolist()}
 
 

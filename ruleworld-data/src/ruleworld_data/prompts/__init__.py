@@ -12,12 +12,14 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Prompt", "Template", "answer_template", "parse_template", "read_template"]
+from ..spec import VERSION, VERSIONS
+
+__all__ = ["Prompt", "Template", "answer_template", "parse_template", "read_template", "template_named"]
 
 _KINDS: dict[str, type] = dict.fromkeys(("name", "version", "separator", "request"), str) | {
     "chat": bool,
@@ -128,10 +130,16 @@ def _fill(text: str, values: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(values.get(part, f"{{{part}}}") if at % 2 else part for at, part in parts)
 
 
-@lru_cache(maxsize=1)
-def answer_template() -> Template:
-    """Return the template of this package: sections ``answer`` and ``answer_without_rules``."""
-    return parse_template(files(__name__).joinpath("answer.toml").read_bytes(), "answer.toml")
+@cache
+def answer_template(version: str = VERSION) -> Template:
+    """Return this package's template for a version of the data: ``answer`` and ``answer_without_rules``."""
+    name = "answer.toml" if version == VERSIONS[0] else f"answer-{version}.toml"
+    return parse_template(files(__name__).joinpath(name).read_bytes(), name)
+
+
+def template_named(identity: str) -> Template:
+    """Return the template of this package that has an id; for any other id that of the current data."""
+    return next((made for made in map(answer_template, VERSIONS) if made.id == identity), answer_template())
 
 
 def read_template(path: Path) -> Template:
