@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..world.vocabulary import term
 from .scene import Step
 from .skeletons import DOUBLE, Skeleton
 from .tables import Origin, Proof, proof_table
-from .wording import comparison_templates
+from .wording import QuestionTemplate, comparison_templates
 
 PARTS = {Skeleton(("entity2attr",)): 0.5} | {skeleton: share / 2 for skeleton, share in DOUBLE.items()}
 """What is compared, by share: counts of creatures whose kind is told, as they are and after a change."""
@@ -24,7 +25,7 @@ DRAWN, MOST_DRAWN = 16, 16_384
 """Parts drawn for a question, as far as the limit of a table goes; each may serve several."""
 MOST_ALIKE = 0.08
 """Share of an operation's questions that may have one number as their answer: what guessing it can bring."""
-_TRIES = 4096
+_ROUNDS, _TRIES = 100, 4096
 _NAMES = re.compile(r"(\w+)\([xy]\)")
 _GIVEN = re.compile(r"Has\(x, \w+, (\d+)\)")
 _INDIVIDUAL = re.compile(r"\b([xy])\b")
@@ -53,19 +54,18 @@ def compare_table(origin: Origin, count: int) -> pa.Table:
         If the world has too few parts that differ.
     """
     drawn = origin.part("parts").proofs(PARTS, min(DRAWN * count, MOST_DRAWN), clauses=True)
-    parts = [_read(proof) for proof in drawn]
+    parts, proofs = [_read(proof) for proof in drawn], list[Proof]()
     known: set[frozenset[int]] = set()
-    proofs: list[Proof] = []
     for number, operation in enumerate(OPERATIONS):
-        stream, wanted = origin.stream(operation), (count + number) // len(OPERATIONS)
-        limit = max(2, int(MOST_ALIKE * wanted))
-        made, answers = 0, Counter[str]()
-        sets = _sets(parts, origin.size, stream)
+        wanted, made, numbers = (count + number) // len(OPERATIONS), 0, Counter[int]()
+        limit = wanted if operation == "Most" else max(2, int(MOST_ALIKE * wanted))
+        templates = comparison_templates(operation)
+        picks = origin.stream("wording", operation).integers(len(templates), wanted).tolist()
+        sets = _sets(parts, origin.size, origin.stream(operation))
         while made < wanted:
             chosen = next(sets, None)
             if chosen is None:
                 raise ValueError(f"{count} different {origin.subtask} questions wanted; use a larger world")
-            rules = frozenset(rule for part in chosen for rule in part.rules)
             best = max(chosen, key=lambda part: part.final)
             if operation == "Most":
                 overturned = best.initial < max(part.initial for part in chosen)
@@ -73,13 +73,13 @@ def compare_table(origin: Origin, count: int) -> pa.Table:
                     continue
                 chosen.remove(best)
                 chosen.insert(made % origin.size, best)
-            proof = _compare(operation, chosen, best, made)
-            if rules in known or (operation != "Most" and answers[proof.answer] == limit):
-                continue
-            known.add(rules)
-            answers[proof.answer] += 1
-            made += 1
-            proofs.append(proof)
+            rules = frozenset(rule for part in chosen for rule in part.rules)
+            result = _result(operation, chosen)
+            if rules not in known and numbers[result] < limit:
+                known.add(rules)
+                numbers[result] += 1
+                proofs.append(_word(operation, chosen, result, best.proof, templates[picks[made]]))
+                made += 1
     order = origin.stream("order of comparisons").permutation(count)
     return proof_table(origin, [proofs[i] for i in order.tolist()], 1)
 
@@ -92,14 +92,12 @@ def _read(proof: Proof) -> _Part:
 
 
 def _sets(parts: list[_Part], size: int, stream: Stream) -> Iterator[list[_Part]]:
-    """Yield sets of parts that go together, each time in another order; they end where hardly any do."""
+    """Yield sets of parts that go together, each time in another order; they end."""
     queries = [part.proof.query for part in parts]
     _, attribute, sharing = np.unique(queries, return_inverse=True, return_counts=True)
     alike, first = np.argsort(attribute, kind="stable"), np.cumsum(sharing) - sharing
     crowded = np.flatnonzero(sharing[attribute] > size)
-    found = 1
-    while found:
-        found = 0
+    for _ in range(_ROUNDS):
         rows = stream.integers(len(parts), _TRIES * size).reshape(_TRIES, size)
         if len(crowded):
             group = attribute[crowded[stream.integers(len(crowded), _TRIES)]]
@@ -112,41 +110,35 @@ def _sets(parts: list[_Part], size: int, stream: Stream) -> Iterator[list[_Part]
             rules = [rule for part in chosen for rule in part.rules]
             counts = sorted(part.final for part in chosen)
             if len({*names}) == len(names) and len({*rules}) == len(rules) and counts[-1] > counts[-2]:
-                found += 1
                 yield chosen
 
 
-def _compare(operation: str, parts: list[_Part], best: _Part, number: int) -> Proof:
-    """Word one question and its proof, whose last step closes with the operation."""
+def _result(operation: str, parts: list[_Part]) -> int:
     counts = [part.final for part in parts]
-    listed = _listed([str(count) for count in counts], "and")
-    low, high = min(counts), max(counts)
+    return {"Sum": sum(counts), "Difference": max(counts) - min(counts)}.get(operation, max(counts))
+
+
+def _word(operation: str, parts: list[_Part], result: int, best: Proof, template: QuestionTemplate) -> Proof:
+    """Word one question and its proof, whose last step closes with the operation."""
+    counts, proofs = [str(part.final) for part in parts], [part.proof for part in parts]
     highest, lowest = ("higher", "lower") if len(parts) == 2 else ("highest", "lowest")
-    answer, closing = {
-        "Sum": (str(sum(counts)), f"In all {' + '.join(map(str, counts))} = {sum(counts)}."),
-        "Difference": (str(high - low), f"The difference is {high} - {low} = {high - low}."),
-        "Highest": (str(high), f"The {highest} of {listed} is {high}."),
-        "Most": (
-            best.proof.facts.partition("(")[0],
-            f"The {highest} of {listed} is {high}: the {best.proof.who}.",
-        ),
+    top = f"The {highest} of {_listed(counts, 'and')} is {best.answer}"
+    closing = {
+        "Sum": f"In all {' + '.join(counts)} = {result}.",
+        "Difference": f"The difference is {best.answer} - {int(best.answer) - result} = {result}.",
+        "Highest": f"{top}.",
+        "Most": f"{top}: the {best.who}.",
     }[operation]
-    proofs = [part.proof for part in parts]
+    answer = best.facts.partition("(")[0] if operation == "Most" else str(result)
     steps, facts, queries = [], [], []
-    for part, proof in enumerate(proofs, start=1):
-        (step,) = proof.steps
-        fol, state, scene, query = (
-            _INDIVIDUAL.sub(rf"\g<1>{part}", text)
-            for text in (step.fol, step.state, proof.facts, proof.query)
-        )
-        steps.append(Step(step.rule_ids, step.nl, fol, state))
-        facts.append(scene)
-        queries.append(query)
+    for number, proof in enumerate(proofs, start=1):
+        (step,), name = proof.steps, partial(_INDIVIDUAL.sub, rf"\g<1>{number}")
+        steps.append(Step(step.rule_ids, step.nl, name(step.fol), name(step.state)))
+        facts.append(name(proof.facts))
+        queries.append(name(proof.query))
+    compared = f"{operation}({', '.join(counts)}) = {answer}"
     ids, nl, fol, _ = steps[-1]
-    compared = f"{operation}({', '.join(map(str, counts))}) = {answer}"
     steps[-1] = Step(ids, f"{nl} {closing}", f"{fol}; {compared}", f"{operation}({answer})")
-    templates = comparison_templates(operation)
-    template = templates[number % len(templates)]
     clauses = [proof.question for proof in proofs]
     question = template.text.format(
         parts="; ".join([*clauses[:-1], f"and {clauses[-1]}"]),
@@ -154,10 +146,16 @@ def _compare(operation: str, parts: list[_Part], best: _Part, number: int) -> Pr
         highest=highest,
         lowest=lowest,
     )
-    skeleton, query = " & ".join(proof.skeleton for proof in proofs), f"{operation}({', '.join(queries)})"
-    kind = "creature" if operation == "Most" else "count"
     return Proof(
-        skeleton, AND.join(facts), query, question, template.id, term(answer), kind, steps, best.proof.who
+        skeleton=AND.join(proof.skeleton for proof in proofs),
+        facts=AND.join(facts),
+        query=f"{operation}({', '.join(queries)})",
+        question=question,
+        template_id=template.id,
+        answer=term(answer),
+        answer_type="creature" if operation == "Most" else "count",
+        steps=steps,
+        who=best.who,
     )
 
 

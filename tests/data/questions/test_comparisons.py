@@ -53,7 +53,7 @@ def test_nothing_gives_an_answer_away(size):
     """Winners stand in each place equally often and led at first in half of the cases; numbers are spread."""
     known = rows(f"compare_{size}", "train")
     assert Counter(row["queries"][0].split("(")[0] for row in known) == dict.fromkeys(ASKED, 25)
-    places, led, answers = Counter(), 0, Counter()
+    places, led, answers, cells = Counter(), 0, Counter(), set()
     for row in known:
         operation, answer = row["queries"][0].split("(")[0], row["answers"][0]
         firsts = [int(re.search(r"Has\(x\d, \w+, (\d+)\)", step["fol"])[1]) for step in row["steps"]]
@@ -61,10 +61,12 @@ def test_nothing_gives_an_answer_away(size):
             symbol = answer[0].upper() + answer[1:].replace(" ", "_")
             place = int(re.search(rf"{symbol}\(x(\d)\)", row["facts"][0])[1])
             places[place] += 1
+            cells.add((row["template_id"], place))
             led += firsts[place - 1] == max(firsts)
         else:
             answers[operation, answer] += 1
     assert max(places.values()) - min(places.values()) <= 1 and len(places) == size
+    assert len(cells) > 2 * size  # no wording tells the place
     assert abs(led - 12.5) < size and max(answers.values()) == 2
 
 
