@@ -229,6 +229,30 @@ def test_pdf(tmp_path):
             ["For From Zone 1 and To Zone 1: 5.", "For From Zone 1 and To Zone 2: 8."],
         ),
         (
+            "tax.csv",
+            "Income tax 2026,,\nfrom,to,Rate\n0,100,0 %\n101,-,20 %\n",
+            "utf-8",
+            ["If from is 0 and to is 100, rate is 0 %.", "If from is 101, rate is 20 %."],
+        ),
+        (
+            "law.txt",
+            "1 General\n1.1 Drivers must carry a licence.\n1.2 Passengers must\n (i) wear a belt;\n (ii) not smoke\n",
+            "utf-8",
+            ["Drivers must carry a licence.", "Passengers must wear a belt.", "Passengers must not smoke."],
+        ),
+        (
+            "faq.html",
+            "<p>Do we get a laptop?</p><p>Yes, on day one<sup>3</sup>.</p><div>Fees are due<br>at once.</div>",
+            "utf-8",
+            ["Do we get a laptop? Yes, on day one.", "Fees are due at once."],
+        ),
+        (
+            "rules.json",
+            '{"rules": [{"name": "a", "if": "the bag is heavy", "then": "pay 40"}]}',
+            "utf-8",
+            ["If the bag is heavy, pay 40."],
+        ),
+        (
             "class.csv",
             "Class|Allowed if\nBusiness|the flight is over 8 hours\n",
             "utf-8",

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..bank.clauses import has_verb
+
 Line = tuple[int, str]
 """The number of a line, or of a page, and its text."""
 Row = tuple[int, list[str]]
@@ -59,6 +61,8 @@ _RULER = re.compile(r"\s*([-*_=~])(\s*\1){2,}\s*$")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _CELLS = re.compile(r"\s*\|.*\|\s*$")
 _SEPARATOR = re.compile(r"[\s|:+-]*-[\s|:+-]*$")
+_DOTS = re.compile(r"(?:\s\.){2,}(?=\s)")
+"""Dots after a label, as in "RENT . . . When you land"."""
 _CONTENTS = re.compile(r".*(\.\s?){4,}\s*\d+\s*$|\s*(?:[-*+]|\d+\.)?\s*\[[^\]]*\]\(#[^)]*\)\s*$")
 _PAGE = re.compile(r"\s*(?:page\s*)?[-–—|]?\s*\d{1,4}\s*[-–—|]?(?:\s*(?:of|/)\s*\d{1,4})?\s*$", re.IGNORECASE)
 _NUMBER = re.compile(
@@ -88,19 +92,25 @@ def plain(text: str) -> str:
     """Return a text without the marks of Markdown, on one line."""
     for pattern, replacement in _INLINE:
         text = pattern.sub(replacement, text)
-    return " ".join(text.split())
+    return " ".join(_DOTS.sub(":", text).split())
+
+
+def unnumbered(text: str) -> str:
+    """Return a clause without its number."""
+    mark = _NUMBER.match(text)
+    return text[len(mark[0]) :] if mark and len(mark[0]) < len(text) else text
 
 
 def is_title(text: str) -> bool:
     """Say whether a line is a title: no stop at its end, and all in capitals, or numbered, or every word capital."""
     rest = _NUMBER.sub("", text)
     words = re.findall(r"[^\W\d_]+", rest)
-    if not words or text[-1] in ".!?;:," or len(words) > 10:
+    if not words or text[-1] in ".!?;:," or len(words) > 10 or _OPEN.search(text):
         return False
     long = [word for word in words if len(word) > 3] or words
     return (
         rest.isupper()
-        or (len(rest) < len(text) and len(words) < 7)
+        or (len(rest) < len(text) and len(words) < 7 and not has_verb(rest))
         or all(word[0].isupper() for word in long)
     )
 

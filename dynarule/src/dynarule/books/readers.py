@@ -98,6 +98,10 @@ def _html(body: bytes | str) -> list[Block]:
     soup = need("bs4", EXTRA).BeautifulSoup(body, "html.parser")
     for tag in soup(_LEFT_OUT):
         tag.decompose()
+    for tag in soup(["br", "sup"]):  # the number of a footnote is no part of a sentence
+        words = tag.get_text(strip=True)
+        tag.replace_with(" " if tag.name == "br" else "" if words.isdigit() else words)
+    soup.smooth()
     blocks: list[Block] = []
     for tag in soup.find_all(
         ["h1", "h2", "h3", "h4", "h5", "h6", "p", "li", "table", "dt", "dd", "div", "blockquote"]
@@ -115,8 +119,8 @@ def _html(body: bytes | str) -> list[Block]:
         # the words of the tag itself: those of a nested list or paragraph follow as blocks of their own
         inner = [child for child in tag.descendants if child.name is None and _owner(child) is tag]
         text = " ".join("".join(str(child) for child in inner).split())
-        if text and tag.name[0] == "h" and tag.name[1:].isdigit():
-            blocks.append(Block("heading", text, [(0, line)], int(tag.name[1])))
+        if text and (tag.name == "dt" or tag.name[1:].isdigit()):
+            blocks.append(Block("heading", text, [(0, line)], 7 if tag.name == "dt" else int(tag.name[1])))
         elif text and tag.name == "li":
             blocks.append(Block("item", text, [(0, line)], len(tag.find_parents(["ul", "ol"])) - 1))
         elif text:

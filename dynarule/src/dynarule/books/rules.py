@@ -13,7 +13,7 @@ from typing import Any
 from .._lazy import need
 from ..bank.clauses import Clauses, has_verb, split_rule
 from ..bank.sources import LONGEST
-from .blocks import Block
+from .blocks import Block, unnumbered
 from .lists import is_whole, joined
 from .readers import EXTRA, read_blocks
 from .tables import table_rules
@@ -49,6 +49,16 @@ class DocumentRule:
     context: tuple[str, ...] = ()
     sure: bool = True
     also: list[str] = field(default_factory=list)
+
+    def pieces(self) -> list[tuple[str, str]]:
+        """Return the text in pieces, each with what it is: "if", "then", or nothing."""
+        if not self.sure:
+            return [(self.text, "")]
+        kinds = {self.premise: "if", self.conclusion: "then"}
+        parts = re.split(
+            "(" + "|".join(map(re.escape, sorted(kinds, key=len, reverse=True))) + ")", self.text
+        )
+        return [(part, kinds.get(part, "")) for part in parts if part]
 
     @property
     def place(self) -> str:
@@ -152,6 +162,14 @@ def _rules(
     at = 0
     while at < len(blocks):
         block = blocks[at]
+        after = blocks[at + 1] if at + 1 < len(blocks) else block
+        if block.kind == "text" and block.text.endswith(":") and after.kind == "table":
+            block.kind, block.depth, block.text = "heading", 8, block.text.rstrip(":")
+        elif block.kind == after.kind == "text" and block.text.endswith("?"):  # its answer
+            after.text = f"{block.text} {after.text}"
+            after.starts = [*block.starts, *((o + len(block.text) + 1, line) for o, line in after.starts)]
+            at += 1
+            continue
         if block.kind == "heading":
             headings = [(depth, text) for depth, text in headings if depth < block.depth] + [
                 (block.depth, block.text)
@@ -228,7 +246,7 @@ def _split(text: str) -> Iterator[tuple[int, str]]:
             for part in _OPENER.split(sentence):
                 place = text.find(part[:20], offset)
                 offset = max(offset, place)
-                yield offset, part.strip()
+                yield offset, unnumbered(part.strip())
 
 
 def _no_rule(sentence: str) -> str:

@@ -49,6 +49,7 @@ OUTCOME_NAMES = (
     ),
 )
 _ANY = {"", "-", "–", "—", "*", "any", "all", "n/a"}
+"""Cells that say nothing: a condition that does not matter, no outcome."""
 _COUNTER = {"", "#", "no", "no.", "nr", "nr.", "id", "row", "rule id", "u", "f", "a", "c", "number"}
 _BOUNDS = (
     (re.compile(r"(?:>=|≥)\s*(.+)"), "at least {}"),
@@ -106,6 +107,8 @@ def table_rules(
         for line, cells in rows
         if any(cell.strip() for cell in cells)
     ]
+    while len(rows) > 1 and sum(map(bool, rows[0][1])) == 1 < sum(map(bool, rows[1][1])):
+        rows = rows[1:]  # a title above the names
     if not rows:
         return [], Columns()
     header, body = rows[0][1], rows[1:]
@@ -138,6 +141,7 @@ def table_rules(
         else _outcomes(names, _even(body, header), kept)
     )
     first = [i for i in kept if i not in last]
+    first = [i for i in first if names[i] in (*PREMISE_NAMES, "wenn")] or first
     columns = Columns(conditions=tuple(header[i] for i in first), outcomes=tuple(header[i] for i in last))
     return list(_decisions(header, body, first, last)), columns
 
@@ -208,7 +212,7 @@ def _decisions(
     for line, cells in body:
         cells = [*cells, *[""] * len(header)]
         conditions = [_condition(header[i], cells[i]) for i in first if cells[i].lower() not in _ANY]
-        effects = [_effect(header[i], cells[i]) for i in last if cells[i]]
+        effects = [_effect(header[i], cells[i]) for i in last if cells[i] not in _ANY]
         if effects:
             premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
             conclusion = " and ".join(effects)
