@@ -36,6 +36,7 @@ GATES = {
     "ruleworld, logic": (replace(GOLD, fol=1.0), 0.99),
     "ruleworld, english": (GOLD, 0.99),
     "words": (replace(GOLD, dials="words=1"), 0.9),
+    "compare": (replace(GOLD, dials="compare=true", only=("compare",)), 0.9),
     "plain, gold rules only": (PLAIN, 0.95),
     "plain, lists of 40": (replace(PLAIN, rules=(40, 40), asked=4), 0.9),
 }

@@ -13,6 +13,7 @@ from drills import Ingredient, draw_trees
 from network import LINEAR, Branch, Tree, add_lora, answer_logits
 from peft import LoraConfig, PeftModel, get_peft_model
 from plain import NO_RULE
+from ruleworld_data.spec import Dials, subtasks_of
 from rwbench.backends import Completion
 from rwbench.models import model_template
 from rwbench.models.added import add_model
@@ -220,5 +221,8 @@ def test_the_recipe_in_the_repository_can_be_read():
     recipe = read_recipe(LAB.parent / "base/smollm2-more.toml")
     assert sum(part.share for part in recipe.ingredients.values()) == pytest.approx(1)
     assert recipe.seed != gates.SEED
+    for part in (*recipe.ingredients.values(), *(plan for plan, _ in gates.GATES.values())):
+        subtasks = subtasks_of(Dials.parse(part.dials)) if part.dials is not None else ()
+        assert part.dials is None or any(each.startswith(part.only or "") for each in subtasks)
     with pytest.raises(ValueError, match="colour"):
         Ingredient(1.0, colour=1)
