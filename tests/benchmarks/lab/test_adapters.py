@@ -109,6 +109,12 @@ def test_a_late_stage_that_cannot_be_is_refused_before_the_first_begins(tmp_path
         train_adapter(replace(RECIPE, memory={"first_layer": -2}), "no such model", "srki", "nl", tmp_path)
 
 
+@pytest.mark.parametrize("path", (LAB.parent / "adapters").glob("*.toml"), ids=lambda path: path.stem)
+def test_recipes_can_be_trained(path):
+    method = PLUS if "plus" in path.stem else path.stem.partition("-")[0]
+    assert all(plans_of(read_recipe(path, form), method) for form in ("fol", "nl"))
+
+
 SHIPPED = [(method, form) for method in CONFIGS for form in ("fol", "nl")]
 FOLDERS = {f"{method}-{form}": adapter_folder("tiny", method, form) for method, form in SHIPPED}
 FOLDERS |= {folder.name: folder for folder in (LAB.parent / "results/seeds").glob("*-seed-*")}
