@@ -22,7 +22,7 @@ from .wording import QuestionTemplate, comparison_templates
 PARTS = {Skeleton(("entity2attr",)): 0.5} | {skeleton: share / 2 for skeleton, share in DOUBLE.items()}
 """What is compared, by share: counts of creatures whose kind is told, as they are and after a change."""
 DRAWN, MOST_DRAWN = 16, 16_384
-"""Parts drawn for a question, as far as the limit of a table goes; each may serve several."""
+"""Parts drawn for a question, and for a table, which never draws more than its world has rules."""
 MOST_ALIKE = 0.08
 """Share of an operation's questions that may have one number as their answer: what guessing it can bring."""
 _ROUNDS, _TRIES = 100, 4096
@@ -53,7 +53,8 @@ def compare_table(origin: Origin, count: int) -> pa.Table:
     ValueError
         If the world has too few parts that differ.
     """
-    drawn = origin.part("parts").proofs(PARTS, min(DRAWN * count, MOST_DRAWN), clauses=True)
+    size = min(DRAWN * count, MOST_DRAWN, len(origin.world))
+    drawn = origin.part("parts").proofs(PARTS, size, clauses=True)
     parts, proofs = [_read(proof) for proof in drawn], list[Proof]()
     known: set[frozenset[int]] = set()
     for number, operation in enumerate(OPERATIONS):
