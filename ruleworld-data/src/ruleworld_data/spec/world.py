@@ -64,7 +64,7 @@ class WorldSpec:
         if self.split not in splits_of(self.version):
             raise ValueError(
                 f"data {self.version} has no split {self.split!r}: its train asks about every rule; expected one of "
-                f"{', '.join(splits_of(self.version))}, or version {VERSIONS[-1]!r}"
+                f"{', '.join(splits_of(self.version))}, or version {VERSIONS[-1]!r} (--data-version {VERSIONS[-1]})"
             )
         _turned(self.scale, self.dials)
 
