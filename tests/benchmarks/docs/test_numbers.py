@@ -31,6 +31,7 @@ SETTINGS = {
     "reworded": None,
 }
 """What a method's fields are where a test does not say."""
+WORDS = ("words=0.5", "words=1.0")
 FORMS, NEAREST = ("fol", "nl"), ("stepwise", "ircot")
 FROM_BOTH_ENDS = {
     "rag": {"score_share": 0.3},
@@ -348,7 +349,34 @@ def front_page():
         yield row(label, *(exact(cell[0]) if cell else "-" for cell in cells))
 
 
+@cached
+def dials_page():
+    """Recall of every search by step, by how many words are others, among 1,000 and 10,000 rules; the solver."""
+    searches = {
+        "BM25": "bm25",
+        "MiniLM": "dense",
+        "BM25 + MiniLM": "rrf",
+        "graph": "graph",
+        "both ends": "both-ends",
+    }
+    settings = list(product((1_000, 10_000), WORDS))
+    found = {
+        (method.get("retriever", {}).get("name"), run["spec"]["pool_size"], run["spec"].get("dials")): run
+        for run in results_in("words")
+        for method in [run["spec"]["method"]]
+    }
+    assert len(found) == 12 * len(WORDS) and {run["n"]["scored"] for run in found.values()} == {550}
+    assert all(exact(found[None, *setting]) == 100 for setting in settings)
+    yield "Each asks the 550 questions of `mini`; the symbolic solver answers all of them at every setting."
+    for label, name in searches.items():
+        for step in "1234":
+            steps = [found[name, *setting]["details"]["by_step"] for setting in settings]
+            cells = [[f"{part[f'recall@{k}'][step]['value']:.2f}" for k in (1, 10)] for part in steps]
+            yield row(label if step == "1" else "", step, *map(" / ".join, cells))
+
+
 PAGES = {
+    "ruleworld-data/docs/dials.md": dials_page,
     "benchmarks/docs/results.md": results_page,
     "benchmarks/docs/scale.md": scale_page,
     "benchmarks/docs/bundled-models.md": models_page,
