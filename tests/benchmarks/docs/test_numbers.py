@@ -372,7 +372,7 @@ def dials_page():
         for step in "1234":
             steps = [found[name, *setting]["details"]["by_step"] for setting in settings]
             cells = [[f"{part[f'recall@{k}'][step]['value']:.2f}" for k in (1, 10)] for part in steps]
-            yield row(label if step == "1" else "", step, *map(" / ".join, cells))
+            yield row(label, step, *map(" / ".join, cells))
 
 
 PAGES = {
