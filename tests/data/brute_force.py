@@ -72,11 +72,15 @@ class BruteForce:
 
     def __init__(self, rules):
         self.rules, self.joint, self.cuts = defaultdict(list), defaultdict(list), defaultdict(list)
+        self.excepted = defaultdict(list)  # by state and attribute: who or where, and what happens then
         for rule in rules:
             premise, conclusion = rule.split(" => ")
             atoms = [parse(atom) for atom in premise.split(" & ")]
             name, arguments = atoms[0]
-            if len(atoms) > 1:
+            if conclusion.startswith("Instead_"):
+                change = parse(conclusion.removeprefix("Instead_"))
+                self.excepted[name, CHANGE.fullmatch(change[0])[2]].append((atoms[1:], change))
+            elif len(atoms) > 1:
                 for atom in atoms:
                     self.joint[str(atom)].append((atoms, parse(conclusion)))
             elif compared := re.fullmatch(r"(More|Fewer)_(\w+)", name):
@@ -89,6 +93,7 @@ class BruteForce:
         initial, net, places, states = defaultdict(set), defaultdict(int), set(), set()
         events, known, fired = [], set(), set()
         todo = [(*parse(fact), "given") for fact in facts.split(" & ")]
+        told = {str((who, name, rest)) for name, (who, *rest), _ in todo}
         while todo:
             name, arguments, cause = todo.pop()
             factor, change = 1, CHANGE.fullmatch(name)
@@ -115,6 +120,13 @@ class BruteForce:
                     todo.append((then, [who, *parts[1:]], "both"))
             for variables, (then, parts) in self.rules[key_of(name, arguments)]:
                 bound = {v: a for v, a in zip(variables, arguments, strict=True) if v in "AB"}
+                if change_of := CHANGE.fullmatch(then):
+                    met = [
+                        (guards, change)
+                        for guards, change in self.excepted[name, change_of[2]]
+                        if all(str((who, guard, more)) in known | told for guard, (_, *more) in guards)
+                    ]
+                    then, parts = max(met, key=lambda one: len(one[0]), default=((), (then, parts)))[1]
                 parts = [bound.get(part, part) for part in parts]
                 if CHANGE.fullmatch(then):
                     parts[1] = str(int(parts[1]) * factor)

@@ -15,20 +15,21 @@ from ruleworld_data import spec
 from ruleworld_data.fresh import fresh_worlds
 from ruleworld_data.generate import question_table, rule_table, world_of
 from ruleworld_data.io import build
-from ruleworld_data.questions import skeletons
+from ruleworld_data.questions import skeletons, units
 from ruleworld_data.spec import PAPER_POINT, SCALES, Dials, WorldSizes, WorldSpec, num_rows, subtasks_of
 from ruleworld_data.verify import verify
 from ruleworld_data.world import drawing
 
 force = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
 BruteForce, misread, blemish = (force[name] for name in ("BruteForce", "misread", "blemish"))
-ALL = Dials(hops=8, parts=5, crowd=5, conjunction=2, thresholds=True, compare=True)
+ALL = Dials(hops=8, parts=5, crowd=5, conjunction=2, thresholds=True, compare=True, exceptions=2)
 QUICK = [
     Dials(hops=6, crowd=9),
     Dials(hops=5, conjunction=2),
     Dials(hops=3, parts=2, thresholds=True),
+    Dials(hops=4, parts=1, exceptions=1),
     ALL,
-    Dials(hops=3, parts=2, conjunction=2, thresholds=True, words=1.0),
+    Dials(hops=3, parts=2, conjunction=2, thresholds=True, exceptions=2, words=1.0),
 ]
 
 
@@ -58,6 +59,7 @@ def drawn_setting(number: int) -> WorldSpec:
         parts=draw.randint(1, 8),
         conjunction=draw.randint(1, 2),
         thresholds=draw.random() < 0.5,
+        exceptions=draw.randint(0, 2),
     )
     crowd, compare = draw.choice([None, *range(4, 15)]), dials.parts > 1 and draw.random() < 0.5
     return WorldSpec("tiny", seed=seed, dials=replace(dials, crowd=crowd, compare=compare))
@@ -91,7 +93,7 @@ def test_two_hundred_settings_verify(tmp_path, small):
         print(number, setting.seed, setting.dials.to_dict(), failed or "verified", flush=True)
     print(dict(sorted(tried.items())))
     assert not found
-    assert len(tried) == 29 and min(tried.values()) >= 5  # every value of every dial
+    assert len(tried) == 31 and min(tried.values()) >= 5  # every value of every dial
 
 
 @pytest.mark.slow
@@ -151,10 +153,10 @@ def test_one_colour_too_few(tmp_path, small, monkeypatch):
 def test_states_of_places_and_of_actions_in_one_colour(tmp_path, small, monkeypatch):
     state2attr = drawing._Drawing._state2attr
 
-    def together(self, allowed, fixed):
+    def together(self, allowed, fixed, *more):
         free = allowed[allowed.sum(axis=1).argmax()]
         allowed[~(allowed & ~free).any(axis=1)] = free
-        return state2attr(self, allowed, fixed)
+        return state2attr(self, allowed, fixed, *more)
 
     monkeypatch.setattr(drawing._Drawing, "_state2attr", together)
     assert {"C5", "C9_full_executor"} <= broken(tmp_path, 9007).keys()
@@ -180,10 +182,10 @@ def test_a_threshold_on_a_response(tmp_path, small, monkeypatch):
 def test_free_states_that_write_everywhere(tmp_path, small, monkeypatch):
     state2attr = drawing._Drawing._state2attr
 
-    def everywhere(self, allowed, fixed):
+    def everywhere(self, allowed, fixed, *more):
         free = np.setdiff1d(np.flatnonzero(allowed.sum(axis=1) == allowed.sum(axis=1).max()), fixed)
         allowed[free] = allowed.any(axis=0)
-        return state2attr(self, allowed, fixed)
+        return state2attr(self, allowed, fixed, *more)
 
     monkeypatch.setattr(drawing._Drawing, "_state2attr", everywhere)
     assert "so does something else" in str(broken(tmp_path, 9003)["C5"])
@@ -212,6 +214,14 @@ def test_kinds_whose_counts_are_not_looked_at(tmp_path, small, monkeypatch):
     assert "C9_full_executor" in failed and "C5" not in failed
 
 
+def test_questions_that_do_not_ask_who_is_excepted(tmp_path, small, monkeypatch):
+    """A creature of a kind is asked about whatever exceptions there are for it."""
+    monkeypatch.setattr(units, "applying", lambda world, rules, kinds, places: [np.full(len(kinds), -1)] * 2)
+    dials = Dials(parts=1, exceptions=1)
+    failed = failures(tmp_path / "build", WorldSpec("tiny", seed=9008, dials=dials), ("executor",))
+    assert {"C9_full_executor"} <= failed.keys() and "C5" not in failed
+
+
 # Sizes and what is asked.
 
 
@@ -223,7 +233,8 @@ def test_a_crowd_is_exactly_so_many(scale, crowd):
     whole = "full" if scale == "paper" else scale
     for name in {scale, whole}:
         blocks = world_of(WorldSpec(name, dials=dials)).blocks
-        per_state = np.bincount(blocks["state2attr"]["state"], minlength=1664)
+        plain = ~np.isin(blocks["state2attr"]["attribute"], blocks["exception"]["attribute"])
+        per_state = np.bincount(blocks["state2attr"]["state"][plain], minlength=1664)
         for led_to in ("env2state", "action2state", "count2state"):
             assert set(per_state[blocks[led_to]["state"]].tolist()) == {crowd}
         both = blocks["place_state2attr"]
@@ -255,13 +266,12 @@ def test_a_crowd_that_does_not_fit_names_its_limits():
 def test_sub_tasks_and_tables_of_a_setting(dials):
     names = subtasks_of(dials)
     assert names[0] == "single_rule" and (dials.hops == 1 or f"multi_hop_{dials.hops}" in names)
-    assert names[-1].startswith("compare") == dials.compare
     widths = [int(name.rsplit("_", 1)[1]) for name in names if name.startswith("multi_rule")]
     assert widths == (list(range(2, 2 * dials.parts + 1)) if dials.parts > 1 else [])
     for name in names:
         table = question_table(name, "test", "tiny", dials=dials)
         assert len(table) == num_rows(name, "test", "tiny", dials=dials) == 50
-        hops = int(name.rsplit("_", 1)[1]) if name.startswith("multi_hop") else 1
+        hops = int(name.rsplit("_", 1)[1]) if name.startswith(spec.CHAINS) else 1
         assert set(table["n_hops"].to_pylist()) == {hops}
         if name.startswith("multi_rule"):
             assert max(map(len, table["answers"].to_pylist())) <= dials.parts
@@ -278,6 +288,24 @@ def test_each_new_path_takes_a_third():
         assert all(len(skeleton.path) == hops for skeleton in shares)
     for hops, shares in skeletons.MULTI_HOP.items():
         assert skeletons.multi_hop(hops, PAPER_POINT) == pytest.approx(shares)
+
+
+@pytest.mark.parametrize(("dials", "levels"), [(Dials(exceptions=1), 2), (Dials(hops=6, exceptions=2), 3)])
+def test_each_number_of_exceptions_is_asked_as_often(dials, levels):
+    kinds = world_of(WorldSpec("paper", dials=dials)).names.entity
+    for hops in range(1, dials.hops + 1):
+        rows = question_table(f"exceptions_{hops}", "test", dials=dials).to_pylist()
+        asked = Counter(row["skeleton"].count("+exception") for row in rows)
+        parts = levels if hops > 1 else 2  # a state alone tells of no place
+        assert sorted(asked) == list(range(parts)) and max(asked.values()) - min(asked.values()) <= 5
+        assert {row["n_hops"] for row in rows} == {hops} == {len(row["steps"]) for row in rows}
+        assert all(
+            len(row["gold_rule_ids"]) == hops + 1 + row["skeleton"].count("+exception") for row in rows
+        )
+        for row in rows:
+            text = " ".join(step["nl"] for step in row["steps"])
+            assert text.count("does not hold") == row["skeleton"].count("+exception")
+            assert any(kind in row["question"] for kind in kinds)
 
 
 def test_no_chain_takes_more_than_a_creature_has():

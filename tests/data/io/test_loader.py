@@ -50,6 +50,7 @@ print(json.dumps(out))
         *(f"multi_rule_{width}" for width in range(9, 17)),
         *(f"multi_hop_{hops}" for hops in range(5, 9)),
         *(f"compare_{parts}" for parts in range(2, 9)),
+        *(f"exceptions_{hops}" for hops in range(1, 9)),
     ]
     assert out["splits"] == list(ROWS) and out["counts"] == ROWS
     rules = rule_table("train", scale="tiny", seed=5).to_pylist()

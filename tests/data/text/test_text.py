@@ -89,6 +89,30 @@ EXAMPLES = [
     ),
     *(
         (
+            f"Deeply_hungry(A){fol} => Instead_Lose_Strong_fin(A, {amount})",
+            f"If A is deeply hungry {nl}, A will lose {then}.",
+            ParsedRule(
+                "exception",
+                **guards,
+                state="deeply hungry",
+                attribute="strong fin",
+                **CHANGE | {"amount": amount},
+            ),
+        )
+        for fol, nl, then, amount, guards in (
+            (" & Tiny_cat(A)", "but is a tiny cat", "1 strong fin instead", 1, {"entity": "tiny cat"}),
+            (" & Bridge(A)", "but is on the bridge", "no strong fins", 0, {"environment": "bridge"}),
+            (
+                " & Tiny_cat(A) & Bridge(A)",
+                "and is a tiny cat but is on the bridge",
+                "2 strong fins instead",
+                2,
+                {"entity": "tiny cat", "environment": "bridge"},
+            ),
+        )
+    ),
+    *(
+        (
             f"{word.capitalize()}_Strong_horn(A, {threshold}) => Deeply_hungry(A)",
             f"If A has {word} than {things(threshold, 'strong horn')}, A will be deeply hungry.",
             ParsedRule(
@@ -132,6 +156,16 @@ def written(rule: dict, verbs: list[str]) -> tuple[str, str]:
             f"A has {'more' if rule['trigger_operator'] == 'plus' else 'fewer'} than "
             f"{things(rule['threshold'], cause)}",
         ),
+        "exception": lambda: (
+            " & ".join(f"{symbol(name)}(A)" for name in (state, kind, place) if name),
+            f"A is {state}"
+            + (
+                f"{' and' if place else ' but'} is {'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+                if kind
+                else ""
+            )
+            + (f" but is {AT[place]}" if place else ""),
+        ),
     } | dict.fromkeys(ACT, lambda: (f"{symbol(act)}(A, B)", f"A {THIRD[act]} B"))
     if rule["type"] == "entity2attr":
         conclusion = f"Has({symbol(attribute)}, {amount})", f"it has {things(amount, attribute)}"
@@ -140,6 +174,9 @@ def written(rule: dict, verbs: list[str]) -> tuple[str, str]:
     elif attribute:
         change_fol = f"{symbol(change)}_{symbol(attribute)}({who}, {amount})"
         conclusion = change_fol, f"{who} will {change} {things(amount, attribute)}"
+        if rule["type"] == "exception":
+            nl = f"{conclusion[1]} instead" if amount else f"A will {change} no {things(0, attribute)[2:]}"
+            conclusion = f"Instead_{change_fol}", nl
     else:
         conclusion = f"{symbol(state)}({who})", f"{who} will be {state}"
     (fol, nl), (then_fol, then_nl) = premise[rule["type"]](), conclusion
@@ -192,7 +229,7 @@ def test_text_to_parts_undoes_parts_to_text(case):
         ("train", "tiny", Dials()),
         ("heldout", "tiny", Dials()),
         ("train", "paper", Dials()),
-        ("train", "tiny", Dials(conjunction=2, thresholds=True)),
+        ("train", "tiny", Dials(conjunction=2, thresholds=True, exceptions=2)),
     ],
 )
 def test_every_row_of_a_table_says_its_columns_in_both_forms(split, scale, dials):
@@ -200,7 +237,9 @@ def test_every_row_of_a_table_says_its_columns_in_both_forms(split, scale, dials
     base, used = parse_rule_table(table), set()
     for row, rule in enumerate(table.to_pylist()):
         verbs = [
-            verb.lower() for verb in re.findall(r"\b([A-Z][a-z]+)_[A-Z]", rule["fol"]) if verb.lower() in SIGN
+            verb.lower()
+            for verb in re.findall(r"(?:Instead_|\b)([A-Z][a-z]+)_(?=[A-Z])", rule["fol"])
+            if verb.lower() in SIGN
         ]
         parts = ParsedRule(**{name: rule.get(name) for name in asdict(EXAMPLES[0][2])})
         assert (rule["fol"], rule["nl"]) == written(asdict(parts), verbs)
@@ -240,6 +279,10 @@ def test_every_row_of_a_table_says_its_columns_in_both_forms(split, scale, dials
         "Deeply_hungry(A) & Bridge(A) => Lose_Strong_fin(A, 2)",
         "Bridge(A) & Deeply_hungry(B) => Lose_Strong_fin(A, 2)",
         "Bridge(A) & Deeply_hungry(A) & Briefly_ticklish(A) => Lose_Strong_fin(A, 2)",
+        "Deeply_hungry(A) & Bridge(A) & Tiny_cat(A) => Instead_Lose_Strong_fin(A, 2)",
+        "Deeply_hungry(A) & Tiny_cat(A) => Lose_Strong_fin(A, 2)",
+        "Deeply_hungry(A) => Instead_Lose_Strong_fin(A, 2)",
+        "Deeply_hungry(A) & Tiny_cat(A) => Instead_Has(Strong_fin, 2)",
         "Bridge(A) & Tiny_cat(A) => Lose_Strong_fin(A, 2)",
         "Bridge(A) & Desert(A) => Lose_Strong_fin(A, 2)",
         "Bridge(A) & Deeply_hungry(A) => Briefly_ticklish(A)",

@@ -16,7 +16,7 @@ from ruleworld_data.text.parser import join_halves
 from ruleworld_data.world import load_vocabulary
 from ruleworld_data.world.forms import FORMS, load_forms
 
-ALL = Dials(hops=5, conjunction=2, thresholds=True)
+ALL = Dials(hops=5, conjunction=2, thresholds=True, exceptions=2)
 TEXTS = ["nl", "premise_nl", "conclusion_nl", "world_id"]
 
 
@@ -93,6 +93,14 @@ def test_only_texts_change(dials):
         ("Suppose that a being feels profoundly parched; then 2 gilded plumes will be shed by it.", None),
         ("Suppose that X feels profoundly parched; then 2 gilded plumes will be shed by X.", "state2attr"),
         ("Y will find itself in the fire mountain once X makes up its mind to cut Y short.", "action2env"),
+        (
+            "If X feels profoundly parched yet is in the fire mountain, X is bound to drop no gilded plumes.",
+            "exception",
+        ),
+        (
+            "If A feels profoundly parched yet is in the fire mountain, A will drop no gilded plumes instead.",
+            None,
+        ),
         ("If A has over 12 gilded plumes, A becomes profoundly parched.", "count2state"),
     ],
 )

@@ -142,6 +142,55 @@ def test_comparisons_worked_by_hand(base):
     )[0] == ("tiny cat")
 
 
+EXCEPTED = """
+Tiny_cat(A) => Has(Strong_horn, 14)
+Tiny_cat(A) => Has(Mineral_scale, 11)
+Bridge(A) => Deeply_hungry(A)
+Deeply_hungry(A) => Gain_Strong_horn(A, 1)
+Deeply_hungry(A) & Tiny_cat(A) => Instead_Get_Strong_horn(A, 2)
+Deeply_hungry(A) & Tiny_cat(A) & Bridge(A) => Instead_Gain_Strong_horn(A, 0)
+Deeply_hungry(A) & Royal_frog(A) => Instead_Gain_Strong_horn(A, 3)
+Gain_Strong_horn(A, 1) => Lose_Mineral_scale(A, 2)
+Royal_frog(A) => Has(Strong_horn, 9)
+Deeply_hungry(A) => Lose_Ashen_paw(A, 1)
+Deeply_hungry(A) & Bridge(A) => Instead_Lose_Ashen_paw(A, 3)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("facts", "attribute", "answer", "rules"),
+    [
+        ("Tiny_cat(x) & Deeply_hungry(x)", "Strong_horn", "16", (3, 4, 0)),
+        (
+            "Tiny_cat(x) & Deeply_hungry(x)",
+            "Mineral_scale",
+            "7",
+            (3, 4, 7, 1),
+        ),  # what follows is of the exception
+        (
+            "Tiny_cat(x) & Bridge(x)",
+            "Strong_horn",
+            "14",
+            (2, 3, 4, 5, 0),
+        ),  # two levels, and nothing is gained
+        ("Tiny_cat(x) & Bridge(x)", "Mineral_scale", "11", (1,)),
+        ("Royal_frog(x) & Bridge(x)", "Strong_horn", "12", (2, 3, 6, 8)),
+        ("Has(x, Strong_horn, 9) & Deeply_hungry(x)", "Strong_horn", "10", (3,)),  # of no kind and nowhere
+        ("Has(x, Ashen_paw, 9) & Bridge(x)", "Ashen_paw", "6", (2, 9, 10)),  # in a place
+        ("Has(x, Ashen_paw, 9) & Tiny_cat(x) & Deeply_hungry(x)", "Ashen_paw", "8", (9,)),
+        ("Has(x, Ashen_paw, 9) & Tiny_cat(y) & Bridge(y) & Deeply_hungry(x)", "Ashen_paw", "8", (9,)),
+    ],
+)
+def test_the_rule_with_most_conditions_sets_others_aside(facts, attribute, answer, rules):
+    base, query = parse_rule_table(rule_table(EXCEPTED)), f"Has(x, {attribute}, ?)"
+    derivation = execute(facts, query, RuleIndex(base))
+    assert (derivation.answer, derivation.rule_ids) == (answer, rules)
+    assert (
+        AspSolver(base).answers([(facts, query)] * 2, [base.find(rules), base.find(range(11))])
+        == [(answer,)] * 2
+    )
+
+
 def test_solve_takes_a_row_and_a_table_or_an_index(base):
     row = {
         "facts": ["Tiny_cat(x)", "Bridge(x)"],

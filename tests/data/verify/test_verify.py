@@ -346,6 +346,23 @@ def test_thresholds_of_one_count_and_the_ways_to_an_attribute():
     assert findings["C4"].examples == ["'strong horn' has a threshold and is changed"]
 
 
+def test_exceptions_set_one_rule_aside_and_change_it():
+    texts = ["Deeply_sad(A) => Lose_Strong_fin(A, 1)", "Deeply_sad(A) => Gain_Ashen_paw(A, 1)"]
+    texts += ["Deeply_sad(A) & Tiny_cat(A) => Instead_Drop_Strong_fin(A, 1)"]  # the same again
+    texts += [
+        "Deeply_sad(A) & Desert(A) => Instead_Gain_Strong_fin(A, 2)"
+    ]  # another sign, and a place beside a kind
+    texts += [
+        "Deeply_sad(A) & Tiny_cat(A) & Desert(A) => Instead_Drop_Strong_fin(A, 0)"
+    ]  # aside of what alone?
+    texts += ["Deeply_sad(A) & Desert(A) => Instead_Gain_Ashen_paw(A, 2)"]  # as it should be
+    base = parse_rule_table(pa.table({"id": pa.array(range(6), pa.int32()), "fol": texts}))
+    findings = Findings()
+    rules._exceptions(base, findings)
+    found = [example.partition(" (")[0] for example in findings["C5"].examples]
+    assert found == ["the exception 2", "the exception 3", "two exceptions like 2"]
+
+
 def test_counts_that_fall_below_zero(copy):
     """A kind with too few of what a question takes away."""
     question = next(row for row in copy.rows("multi_hop_3", "test") if " - " in row["steps"][-1]["fol"])

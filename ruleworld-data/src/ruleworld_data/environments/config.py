@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ..questions.skeletons import multi_hop
+from ..questions.skeletons import shares_of
 from ..spec import SCALES, SUBTASKS, Dials, WorldSizes, check_count, check_name, check_seed, subtasks_of
 
 __all__ = ["ACCESS", "FORMS", "EnvConfig", "RewardWeights", "WorldKey", "read_config"]
@@ -152,9 +152,9 @@ class EnvConfig:
     def _gold_rules(self, subtask: str) -> int:
         """Most gold rules of a question."""
         kind, _, size = subtask.rpartition("_")
-        if kind == "multi_hop":
-            return max(len(skeleton.path) + 1 for skeleton in multi_hop(int(size), Dials.parse(self.dials)))
-        return int(size) * (1 + (kind == "compare")) if size.isdigit() else 1
+        if kind in ("multi_rule", "compare"):
+            return int(size) * (1 + (kind == "compare"))
+        return max(skeleton.n_rules for skeleton in shares_of(subtask, Dials.parse(self.dials)))
 
     @property
     def world_key(self) -> WorldKey:
@@ -213,11 +213,11 @@ def world_sizes(scale: str) -> WorldSizes:
 def world_questions(key: WorldKey) -> int:
     """Return how many questions of each sub-task one world serves."""
     count = max(1, _WORLD_QUESTIONS[key.scale] // len(key.subtasks))
-    if key.dials.structure == Dials() or not any(name.startswith("multi_hop") for name in key.subtasks):
-        return count
+    scale = replace(SCALES[key.scale].turned(key.dials), subset=None)
+    kinds = {name.rpartition("_")[0] for name in key.subtasks if key.dials.structure != Dials()}
     # A thin crowd has few chains.
-    room = replace(SCALES[key.scale].turned(key.dials), subset=None).chain_room(1.0)
-    return min(count, max(50, room // 10 * 10))
+    rooms = {"multi_hop": scale.chain_room(1.0), "exceptions": scale.exception_room(1.0)}
+    return min([count, *(max(50, rooms[kind] // 10 * 10) for kind in kinds & rooms.keys())])
 
 
 def _check_share(name: str, value: object) -> None:

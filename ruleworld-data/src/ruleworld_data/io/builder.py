@@ -51,7 +51,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
     form : str
         ``"nl"`` or ``"fol"`` leaves out the rule and step texts of the other form. Facts, queries and the state
         after a step are annotations in FOL and always stay.
-    hops, parts, crowd, conjunction, thresholds, words
+    hops, parts, crowd, conjunction, thresholds, exceptions, words
         Where the world departs from the paper's; see `ruleworld_data.spec.Dials`. A configuration beyond the paper's
         turns the dial that it needs.
     """
@@ -66,6 +66,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
     conjunction: int = PAPER_POINT.conjunction
     thresholds: bool = PAPER_POINT.thresholds
     compare: bool = PAPER_POINT.compare
+    exceptions: int = PAPER_POINT.exceptions
     words: float = PAPER_POINT.words
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -16,7 +16,7 @@ from ..questions import training_text
 from ..scoring.memory import memory
 from ..scoring.shortcuts import shortcuts
 from ..show import rows_with_rules
-from ..spec import RULE_SPLITS, splits_of
+from ..spec import CHAINS, RULE_SPLITS, splits_of
 from .builds import build_command, read_build, world_spec
 from .files import whole_folder
 from .schema import QUESTION_SCHEMA, rule_schema
@@ -115,7 +115,7 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
     skeletons = [
         [f"`{name}`", *(stats.skeletons[subtask][s].get(name, 0) for s in question_splits)]
         for subtask in subtasks
-        if subtask.startswith("multi_hop")
+        if subtask.startswith(CHAINS)
         for name in stats.skeletons[subtask]["train"]
     ]
     guesses = [

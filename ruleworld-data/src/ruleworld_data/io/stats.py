@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..spec import EXTRA_TYPES, RULE_TYPES, subtasks_of
+from ..spec import CHAINS, EXTRA_TYPES, RULE_TYPES, subtasks_of
 from ..world.forms import load_forms
 from .builds import read_build, world_spec
 from .shards import read_shard
@@ -138,12 +138,12 @@ def _shared_words(folder: Path, shards: list[dict[str, Any]]) -> dict[str, float
         shared = []
         for row in table.to_pylist():
             steps, parts, before = row["steps"], row["question"].split("; "), ""
-            if subtask.startswith("multi_hop"):
+            if subtask.startswith(CHAINS):
                 parts = [row["question"]] * len(steps)
             for part, step in zip(parts, steps, strict=True):
                 at_hand = _names_in(f"{part} {before}")
                 shared += [bool(at_hand & _names_in(texts[rule])) for rule in step["rule_ids"]]
-                before = step["nl"] if subtask.startswith("multi_hop") else ""
+                before = step["nl"] if subtask.startswith(CHAINS) else ""
         shares[subtask] = sum(shared) / len(shared)
     return shares
 

@@ -6,12 +6,12 @@ one rule and records a step: rule ids, English, FOL, and what holds after it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from ..spec import ROLES, VERSION
-from ..text.fol import AND, COMPARED
+from ..text.fol import AND, COMPARED, INSTEAD
 from ..world import Names, article, with_object
 from ..world.arrays import PLUS
 from .wording import load_templates
@@ -66,7 +66,7 @@ class Scene:
         if start != "action":
             self.slots["S"] = "it"
         self.steps: list[Step] = []
-        self.premise = self.stated = ("", "")
+        self.premise = self.stated = self.cause = ("", "")
         self.place, self.state = ("", ""), ""
         self.ask, self.query, self.answer, self.amount = "count", "", "", 1
 
@@ -211,6 +211,35 @@ class Scene:
         self._step(hop, effect, event, f"the {self.who} {form} {things}")
         self.amount = total
 
+    def set_aside(self, rule: Hop, exceptions: Sequence[Hop]) -> None:
+        """Let exceptions take the place of the last step's rule, each with one condition more than the one before."""
+        (nl, atoms), step, holds = self.cause, self.steps[-1], set[str]()
+        text, fols, event = f"{_capital(nl)}, so it would {self._does(rule, 'base')}", [step.fol], step.state
+        for number, hop in enumerate(exceptions):
+            guards = {}
+            if (kind := hop["entity"]) >= 0:
+                named = self.names.kind(kind, hop.get("entity_form", 0))
+                guards[f"{self.symbols['entity'][kind]}(x)"] = f"for {article(named)} {named}"
+            if (place := hop["environment"]) >= 0:
+                guards[self._in(place)] = self.names.at(place, hop.get("environment_form", 0))
+            (new,) = guards.keys() - holds
+            holds |= guards.keys()
+            last, instead = number == len(exceptions) - 1, " instead" if hop["amount"] else ""
+            does = self._does(hop, "third") if last else f"would {self._does(hop, 'base')}"
+            aside = "Yet that exception" if number else "But that rule"
+            text += f". {aside} does not hold {guards[new]}, so it {does}{instead}"
+            event = self.names.event(hop["operator"], hop["verb"], hop["attribute"], hop["amount"], "x")
+            fols.append(f"{AND.join([atoms, *guards])} => {INSTEAD}{event}")
+            self.amount, self.premise = hop["amount"], (f"the {self.who} {does}", event)
+        ids = [*step.rule_ids, *(hop["id"] for hop in exceptions)]
+        self.steps[-1] = Step(ids, f"{text}.", "; ".join(fols), event)
+
+    def _does(self, hop: Hop, form: str) -> str:
+        """Return what a rule changes, by a form of its verb: "loses 2 strong horns"."""
+        verb = self.names.change(hop["operator"], hop["verb"], hop.get("verb_form", 0))
+        things = self.names.things(hop["attribute"], hop["amount"], hop.get("attribute_form", 0))
+        return f"{getattr(verb, form)} {things}"
+
     def _subject(self) -> str:
         """Name the subject in a step's conclusion: "it", where the premise is about nobody else."""
         alone = self.premise != self.stated or self.start not in ROLES
@@ -218,7 +247,7 @@ class Scene:
 
     def _step(self, hop: Hop, effect: str, event: str, premise: str, state: str = "") -> None:
         """Write one step: what follows from the premise, and what the next one starts from."""
-        nl, fol = self.premise
+        nl, fol = self.cause = self.premise
         self.steps.append(
             Step([hop["id"]], f"{_capital(nl)}, so {effect}.", f"{fol} => {event}", state or event)
         )

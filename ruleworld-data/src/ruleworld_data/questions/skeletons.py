@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -20,21 +20,24 @@ class Skeleton:
     """A typed path: rule types in firing order, one per hop.
 
     ``initial`` says where the queried attribute's initial value comes from: an ``entity2attr`` rule, the question
-    itself, or nowhere (the answer is no final value).
+    itself, or nowhere (the answer is no final value). ``exceptions`` is how many set aside a rule of the path, or what
+    did so; None where it has none.
     """
 
     path: tuple[str, ...]
     initial: Initial = None
+    exceptions: int | None = None
 
     @property
     def name(self) -> str:
         """The path as text, e.g. ``state2attr>attrchange2attr+entity2attr``."""
-        return ">".join(self.path) + ("+entity2attr" if self.initial == "rule" else "")
+        path = ">".join(self.path) + ("+entity2attr" if self.initial == "rule" else "")
+        return path.replace("state2attr", "state2attr" + "+exception" * (self.exceptions or 0))
 
     @property
     def n_rules(self) -> int:
         """Gold rules of a question."""
-        return len(self.path) + (self.initial == "rule")
+        return len(self.path) + (self.initial == "rule") + (self.exceptions or 0)
 
     @property
     def has_threshold(self) -> bool:
@@ -112,6 +115,14 @@ _STATE_OF_COUNT = Skeleton(("entity2attr", "count2state"))
 """The state itself that a count gives."""
 
 
+def shares_of(subtask: str, dials: Dials) -> dict[Skeleton, float]:
+    """Return the skeletons of a sub-task whose questions are one chain each, and their shares."""
+    if subtask == "single_rule":
+        return SINGLE
+    kind, _, hops = subtask.rpartition("_")
+    return (exceptions if kind == "exceptions" else multi_hop)(int(hops), dials)
+
+
 def multi_hop(hops: int, dials: Dials) -> dict[Skeleton, float]:
     """Return the skeletons of so many hops, and their shares.
 
@@ -133,6 +144,21 @@ def multi_hop(hops: int, dials: Dials) -> dict[Skeleton, float]:
         for part, family in zip([1 - sum(parts), *parts], families, strict=True)
         for skeleton, share in family.items()
     }
+
+
+def exceptions(hops: int, dials: Dials) -> dict[Skeleton, float]:
+    """Return the skeletons of so many hops through a rule that has exceptions, and their shares.
+
+    None applies, one does, and with two levels one that is set aside itself, in equal parts; the last where the path
+    tells of a place.
+    """
+    paths = _with_changes((_BEFORE_CHANGES[i] for i in (0, 2, 4)), hops, dials)
+    families = [
+        [replace(path, exceptions=level) for path in paths if level < 2 or "env2state" in path.path]
+        for level in range(dials.exceptions + 1)
+    ]
+    families = [family for family in families if family]
+    return {path: 1 / len(families) / len(family) for family in families for path in family}
 
 
 def _with_changes(prefixes: Iterable[tuple[str, ...]], hops: int, dials: Dials) -> list[Skeleton]:

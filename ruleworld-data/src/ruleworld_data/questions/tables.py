@@ -19,7 +19,7 @@ from ..spec import VERSION
 from ..world import Key, RuleBlock, Stream, World
 from ..world.forms import QUESTION_NAMES, draw_forms
 from .scene import Hop, Scene, Step
-from .skeletons import SINGLE, Skeleton, multi_hop
+from .skeletons import Skeleton, shares_of
 from .units import Units, draw_units
 from .wording import clause_templates, question_templates
 
@@ -90,10 +90,9 @@ class Origin:
 
 
 def chain_table(origin: Origin, count: int) -> pa.Table:
-    """Draw and word ``count`` questions of one chain each: single_rule or multi_hop."""
-    hops = origin.size
-    shares = multi_hop(hops, origin.world.dials) if hops > 1 else SINGLE
-    return proof_table(origin, origin.proofs(shares, count, clauses=False), hops)
+    """Draw and word ``count`` questions of one chain each: single_rule, multi_hop or exceptions."""
+    shares = shares_of(origin.subtask, origin.world.dials)
+    return proof_table(origin, origin.proofs(shares, count, clauses=False), origin.size)
 
 
 def proof_table(origin: Origin, proofs: list[Proof], hops: int) -> pa.Table:
@@ -133,12 +132,14 @@ def _prove(
     hops = [
         _dicts(world, blocks[kind].take(rows)) for kind, rows in zip(skeleton.path, units.rows, strict=True)
     ]
+    levels = [_dicts(world, blocks["exception"].take(rows)) for rows in units.exceptions]
+    asides: Iterable[tuple[Hop, ...]] = zip(*levels, strict=True) if levels else repeat((), len(units))
     givers = None if units.initial_row is None else blocks["entity2attr"].ids[units.initial_row]
     numbers = (units.initial, givers, units.subject, units.other)
     columns = [[None] * len(units) if values is None else values.tolist() for values in numbers]
     proofs = []
-    for chain, amount, initial, giver, subject, other, verb, pick, names in zip(
-        zip(*hops, strict=True), units.amount.tolist(), *columns, verbs, picks, forms, strict=True
+    for chain, aside, amount, initial, giver, subject, other, verb, pick, names in zip(
+        zip(*hops, strict=True), asides, units.amount.tolist(), *columns, verbs, picks, forms, strict=True
     ):
         last = chain[-1]
         stated = (last["attribute"], initial) if skeleton.initial == "stated" else None
@@ -146,6 +147,8 @@ def _prove(
         scene.begin(chain[0], amount, verb, other)
         for kind, hop in zip(skeleton.path, chain, strict=True):
             scene.fire(kind, hop)
+            if aside and kind == "state2attr":
+                scene.set_aside(hop, aside)
         if skeleton.initial is not None:
             scene.conclude(last, initial, giver)
             if len(chain) > 1:

@@ -9,7 +9,7 @@ the chain alone, so that no test chain is trained on, whoever it happens to).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ..world import Ints, Stream, World, keyed_integers, mix
 from ..world.arrays import MAX_COUNT, MAX_UNITS, MIN_COUNT
+from .exceptions import applying
 from .skeletons import Skeleton, chains, group
 
 SHARES = {
@@ -46,7 +47,8 @@ class Units:
     """Drawn units of one skeleton, as arrays of equal length; None where the question has none.
 
     Per hop the rule's row in its block; row and value of the initial count (a stated one has no row); units of the
-    change that starts the chain (1 where none does); kinds of the two creatures.
+    change that starts the chain (1 where none does); kinds of the two creatures. ``exceptions`` are the rows of those
+    that apply, each after what it sets aside.
     """
 
     skeleton: Skeleton
@@ -56,6 +58,7 @@ class Units:
     amount: Ints
     subject: Ints | None
     other: Ints | None
+    exceptions: tuple[Ints, ...] = ()
 
     def __len__(self) -> int:
         return len(self.amount)
@@ -64,7 +67,8 @@ class Units:
         """Return only some units."""
         parts = (self.initial_row, self.initial, self.amount, self.subject, self.other)
         kept = [None if part is None else part[keep] for part in parts]
-        return Units(self.skeleton, [column[keep] for column in self.rows], *kept)  # type: ignore[arg-type]
+        asides = tuple(column[keep] for column in self.exceptions)
+        return Units(self.skeleton, [column[keep] for column in self.rows], *kept, exceptions=asides)  # type: ignore
 
 
 class UnitSource:
@@ -73,7 +77,8 @@ class UnitSource:
     def __init__(self, world: World, skeleton: Skeleton, split: str) -> None:
         self.world, self.skeleton, self.split = world, skeleton, split
         self._rows = chains(world, skeleton.path)
-        self._by_chain = skeleton.initial is None or len(skeleton.path) > 1
+        self._by_chain = skeleton.initial is None or len(skeleton.path) > 1 or skeleton.exceptions is not None
+        self._exceptions: tuple[Ints, ...] = ()
         self._share = (CHAIN_SHARES if self._by_chain else SHARES)[split]
         path = skeleton.path
         if world.reserves and split in ("train", "validation", "unseen"):
@@ -89,6 +94,11 @@ class UnitSource:
             # A creature of a kind has counts of its own, whose thresholds may change what is asked.
             queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
             self._keep(np.isin(queried, world.threshold_driven) == skeleton.has_threshold)
+        if "exception" in world.blocks and "state2attr" in skeleton.path:
+            # What has exceptions is asked for by the sub-tasks of exceptions alone: nobody else states who is where.
+            changed = world.blocks["state2attr"]["attribute"][self._rule()]
+            excepted = np.isin(changed, world.blocks["exception"]["attribute"])
+            self._keep(excepted == (skeleton.exceptions is not None))
         if skeleton.start == "change":
             # Below the first responses every amount is 1: who knows a sign there knows the answer without the rule.
             changes = world.blocks["attrchange2attr"]
@@ -126,11 +136,37 @@ class UnitSource:
             order, first, count = group(key, attributes)
             self._givers = givers[order]
             self._first_giver, choices = first[queried], count[queried]
+            if skeleton.exceptions is not None:
+                choices = self._pair(choices)
         self._ends = np.cumsum(choices * prod(self._radix))
         self._chain_ends = self._ends
-        if skeleton.has_threshold and len(self._ends):
-            chain = np.stack(self._rows[1:])
+        if (skeleton.has_threshold or skeleton.exceptions is not None) and len(self._ends):
+            chain = np.stack(self._rows[skeleton.has_threshold :])
             self._chain_ends = self._ends[np.append((chain[:, 1:] != chain[:, :-1]).any(axis=0), True)]
+
+    def _rule(self) -> Ints:
+        """Return the rows of the path's rule from a state."""
+        return self._rows[self.skeleton.path.index("state2attr")]
+
+    def _pair(self, choices: Ints) -> Ints:
+        """Keep chains with every creature that so many exceptions apply to; return that each pair is one choice."""
+        level, path = self.skeleton.exceptions, self.skeleton.path
+        chain = np.repeat(np.arange(len(choices)), choices)
+        within = np.arange(len(chain)) - np.repeat(np.cumsum(choices) - choices, choices)
+        giver = self._givers[self._first_giver[chain] + within]
+        self._keep(chain)
+        places: Ints | int = -1
+        if "env2state" in path:
+            block = self.world.blocks["env2state"]
+            places = block["environment"][self._rows[path.index("env2state")]]
+        found = applying(self.world, self._rule(), self.world.blocks["entity2attr"]["entity"][giver], places)
+        fits = np.sum([rows >= 0 for rows in found], axis=0) == level
+        if level and path[-1] != "state2attr":  # nothing follows from no change
+            fits &= self.world.blocks["exception"]["amount"][found[level - 1]] > 0
+        self._keep(np.flatnonzero(fits))
+        self._exceptions = tuple(rows[fits] for rows in found[:level])
+        self._givers, self._first_giver = giver[fits], np.arange(fits.sum())
+        return np.ones(fits.sum(), dtype=np.int64)
 
     @property
     def numbered(self) -> int:
@@ -199,7 +235,8 @@ class UnitSource:
         if kind is not None:
             other = other + (other >= kind)  # two different kinds
         named = other if skeleton.start == "action" else None
-        return Units(skeleton, rows, initial_row, initial, amount + 1, kind, named)
+        asides = tuple(column[chain] for column in self._exceptions)
+        return Units(skeleton, rows, initial_row, initial, amount + 1, kind, named, asides)
 
     def _ids(self, rows: list[Ints]) -> list[Ints]:
         """Return the ids of the chain's rules."""
@@ -215,7 +252,8 @@ class UnitSource:
         self._rows = [column[rows] for column in self._rows]
 
     def _allowed(self, *key: Ints) -> NDArray[np.bool_]:
-        salt = Stream("split", self.world.seed, self.skeleton.name).words(1)
+        # A chain is in one split, whatever exceptions apply.
+        salt = Stream("split", self.world.seed, replace(self.skeleton, exceptions=None).name).words(1)
         low, high = self._share
         fraction = mix(salt, *key).astype(np.float64) / 2.0**64
         return (fraction >= low) & (fraction < high)

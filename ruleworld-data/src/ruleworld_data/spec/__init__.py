@@ -5,6 +5,7 @@ Everything is plain Python, validated when it is made, frozen, and hashable.
 
 from .dials import ALL_SUBTASKS, PAPER_POINT, Dials, subtasks_of
 from .names import (
+    CHAINS,
     CONFIGS,
     EXTRA_TYPES,
     HEADLINE_SPLITS,
@@ -31,6 +32,7 @@ from .world import WorldSpec, num_rows
 
 __all__ = [
     "ALL_SUBTASKS",
+    "CHAINS",
     "CONFIGS",
     "EXTRA_TYPES",
     "HEADLINE_SPLITS",

@@ -30,6 +30,9 @@ class Dials:
     compare : bool
         Whether there are questions about several counts together, ``compare_2`` to ``compare_<parts>``. It adds them
         alone: rules and all other questions are those of false.
+    exceptions : int
+        Levels of rules that set others aside, 0 to 2: "If A is deeply hungry but is a tiny cat, ...", and exceptions to
+        those; with them there are sub-tasks ``exceptions_1`` to ``exceptions_<hops>``.
     words : float
         How often a word of a rule or a question is another one that means the same, 0 to 1. It changes texts alone:
         rules, questions, answers and ids are those of 0.
@@ -46,15 +49,16 @@ class Dials:
     conjunction: int = 1
     thresholds: bool = False
     compare: bool = False
+    exceptions: int = 0
     words: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, most in {"hops": 8, "parts": 8, "crowd": 64, "conjunction": 2}.items():
-            value = getattr(self, name)
+        for name, most in {"hops": 8, "parts": 8, "crowd": 64, "conjunction": 2, "exceptions": 2}.items():
+            value, least = getattr(self, name), int(name != "exceptions")
             if name == "crowd" and value is None:
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-                raise ValueError(f"{name} must be an integer from 1 to {most}, got {value!r}")
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+                raise ValueError(f"{name} must be an integer from {least} to {most}, got {value!r}")
         for name in ("thresholds", "compare"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
@@ -118,6 +122,7 @@ class Dials:
             "multi_hop": {"hops": int(size)},
             "multi_rule": {"parts": -(-int(size) // 2)},
             "compare": {"compare": True, "parts": max(int(size), PAPER_POINT.parts)},
+            "exceptions": {"exceptions": 2, "hops": max(int(size), PAPER_POINT.hops)},
         }
         turned = needed[kind].items()
         return replace(self, **{k: v for k, v in turned if getattr(self, k) == getattr(PAPER_POINT, k)})
@@ -153,9 +158,10 @@ def subtasks_of(dials: Dials) -> tuple[str, ...]:
     widths = (f"multi_rule_{width}" for width in range(2, most + 1))
     chains = (f"multi_hop_{hops}" for hops in range(2, dials.hops + 1))
     compared = (f"compare_{parts}" for parts in range(2, dials.parts + 1) if dials.compare)
-    return ("single_rule", *widths, *chains, *compared)
+    excepted = (f"exceptions_{hops}" for hops in range(1, dials.hops + 1) if dials.exceptions)
+    return ("single_rule", *widths, *chains, *compared, *excepted)
 
 
-_FURTHEST = Dials(hops=8, parts=8, compare=True)
+_FURTHEST = Dials(hops=8, parts=8, compare=True, exceptions=2)
 ALL_SUBTASKS = (*SUBTASKS, *(name for name in subtasks_of(_FURTHEST) if name not in SUBTASKS))
 """The paper's sub-tasks, and those that only dials bring."""

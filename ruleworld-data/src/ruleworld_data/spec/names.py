@@ -18,13 +18,15 @@ RULE_TYPES = (
     "env2state",
     "state2attr",
 )
-EXTRA_TYPES = ("place_state2attr", "count2state")
-"""Rule types that only dials bring into a world: conjunctive premises and thresholds."""
+EXTRA_TYPES = ("place_state2attr", "count2state", "exception")
+"""Rule types that only dials bring into a world: conjunctive premises, thresholds, and what sets a rule aside."""
 SUBTASKS = (
     "single_rule",
     *(f"multi_rule_{width}" for width in range(2, 9)),
     *(f"multi_hop_{hops}" for hops in range(2, 5)),
 )
+CHAINS = ("multi_hop", "exceptions")
+"""How sub-tasks of chains begin: one question, of as many steps as the name says."""
 CONFIGS = (*SUBTASKS, "rules")
 OPERATORS = ("minus", "plus")
 ROLES = ("actor", "target")

@@ -11,6 +11,8 @@ MAX_ATTRIBUTES, MAX_STATES = 4096, 1664
 """Attributes and states that the vocabulary has."""
 FIXED_SHARE, MAX_THRESHOLDS = 8, 16
 """Rules of a conjunctive premise or a threshold's state where no crowd is given; most attributes with thresholds."""
+MAX_GUARDS = 8
+"""Most kinds of creature that one rule has exceptions for."""
 MIN_CHAINS = 64
 """Chains of each path that a world needs, so that every split has some."""
 
@@ -27,13 +29,16 @@ class WorldSizes:
     and one state per action and role, one state per environment.
 
     What changes attributes is kept apart by *colours*: the drivers are cut into ``colours`` parts, one for the states
-    of places, one for those of actions, one each for conjunctive premises and for thresholds where dials ask for
-    them. The other attributes follow in ``levels - 1`` levels, each driven by one attribute of the level above.
+    of places, one for those of actions, one each for conjunctive premises, for rules that have exceptions and for
+    thresholds where dials ask for them. The other attributes follow in ``levels - 1`` levels, each driven by one
+    attribute of the level above.
 
     Attributes
     ----------
     entity2attr, attrchange2attr, state2attr, place_state2attr, count2state : int
         Rules of each open type.
+    exceptions : int
+        Levels of exceptions to rules about the states of places.
     levels, colours : int
         As above; 2 and 2 in the paper's world.
     crowd : int or None
@@ -50,6 +55,7 @@ class WorldSizes:
     state2attr: int = 3_054_112
     place_state2attr: int = 0
     count2state: int = 0
+    exceptions: int = 0
     levels: int = 2
     colours: int = 2
     crowd: int | None = None
@@ -98,7 +104,30 @@ class WorldSizes:
     @property
     def fixed_rules(self) -> int:
         """``state2attr`` rules of states that have a fixed number of them."""
-        return self.share * (self.count2state + (self.reachable_states if self.crowd else 0))
+        return self.excepted + self.share * (self.count2state + (self.reachable_states if self.crowd else 0))
+
+    @property
+    def excepted(self) -> int:
+        """``state2attr`` rules that have exceptions: as many of each state that an environment leads to."""
+        return self.share * self.environments if self.exceptions else 0
+
+    @property
+    def guards(self) -> int:
+        """Kinds of creature that a rule has exceptions for; twice as many surely have the attribute."""
+        return min(MAX_GUARDS, self.entities // 2)
+
+    @property
+    def exception(self) -> int:
+        """Exceptions: half of the rules have one for each of some kinds, half one for the place; then one to each."""
+        kinds = (self.excepted + 1) // 2
+        first = kinds * self.guards + self.excepted - kinds
+        return first + (self.excepted * self.guards if self.exceptions > 1 else 0)
+
+    @property
+    def fixed_counts(self) -> int:
+        """``entity2attr`` rules that are there whatever is drawn: of thresholds and of what has exceptions."""
+        trees = self.colour_sizes()[0] * self.levels if self.exceptions else 0
+        return self.entities * self.threshold_attributes + 2 * self.guards * trees
 
     def colour_sizes(self) -> list[int]:
         """Return the number of drivers of each colour."""
@@ -144,7 +173,7 @@ class WorldSizes:
         """
         if dials.structure == PAPER_POINT:
             return self
-        colours = 2 + (dials.conjunction > 1) + dials.thresholds
+        colours = 2 + (dials.conjunction > 1) + dials.thresholds + (dials.exceptions > 0)
         cut = self.attributes * dials.levels * colours // 4
         shape = replace(
             self,
@@ -152,16 +181,19 @@ class WorldSizes:
             levels=dials.levels,
             colours=colours,
             crowd=dials.crowd,
+            exceptions=dials.exceptions,
             **dict.fromkeys(("entity2attr", "attrchange2attr", "state2attr"), 0),
         )
         least, most = -(-MIN_CHAINS // self.actions), min(shape.colour_sizes()) - 2
         if (dials.crowd or colours > 2) and not least <= shape.share <= most:
-            given = dials.crowd or f"{shape.share}, what conjunctions and thresholds take without it"
+            given = dials.crowd or f"{shape.share}, what rules of other dials take without it"
             raise ValueError(
                 f"crowd must be from {least} to {most} in a world of {self.actions} actions and {shape.attributes} "
                 f"attributes in {dials.levels} levels and {colours} colours, got {given}; use a larger scale or turn "
                 "other dials back"
             )
+        if dials.exceptions and self.actions < 2:
+            raise ValueError(f"exceptions need a world of at least 2 actions, got {self.actions}")
         if dials.conjunction > 1 and self.actions < 3:
             raise ValueError(f"conjunction needs a world of at least 3 actions, got {self.actions}")
         if dials.conjunction > 1:  # as many decoys as rules that can fire
@@ -177,10 +209,8 @@ class WorldSizes:
         room, before = shape.slots(), self.slots()
         return replace(
             shape,
-            entity2attr=shape.entities * shape.threshold_attributes
-            + self.entity2attr
-            * (room["entity2attr"] - shape.entities * shape.threshold_attributes)
-            // before["entity2attr"],
+            entity2attr=shape.fixed_counts
+            + self.entity2attr * (room["entity2attr"] - shape.fixed_counts) // before["entity2attr"],
             attrchange2attr=room["attrchange2attr"]
             if dials.levels > 2
             else self.attrchange2attr * room["attrchange2attr"] // before["attrchange2attr"],
@@ -233,11 +263,10 @@ class Scale:
             return self
         old, new, subset = self.sizes, self.sizes.turned(dials), None
         if self.subset is not None:
-            givers = new.entities * new.threshold_attributes
             states = new.states - new.count2state - (new.reachable_states if new.crowd else 0)
             changes = self.subset["attrchange2attr"] if new.levels == 2 else new.attrchange2attr
             subset = {
-                "entity2attr": min(new.entity2attr, self.subset["entity2attr"] + givers),
+                "entity2attr": min(new.entity2attr, self.subset["entity2attr"] + new.fixed_counts),
                 "attrchange2attr": min(new.attrchange2attr, changes),
                 "state2attr": min(
                     new.state2attr, self.subset["state2attr"] * states // old.states + new.fixed_rules
@@ -257,6 +286,11 @@ class Scale:
         chains = 0.9 * share * sizes.actions * crowd
         givers = 0.8 * counts["entity2attr"] / sizes.attributes
         return int(max(0.0, chains - 3 * chains**0.5) * givers)
+
+    def exception_room(self, share: float) -> int:
+        """Return how many questions about exceptions a split surely has: one a rule and kind that it has some for."""
+        chains = 0.9 * share * self.sizes.excepted
+        return int(max(0.0, chains - 3 * chains**0.5) * self.sizes.guards)
 
 
 SCALES: dict[str, Scale] = {

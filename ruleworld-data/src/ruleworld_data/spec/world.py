@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from .dials import PAPER_POINT, Dials, subtasks_of
 from .names import (
+    CHAINS,
     MINI_FOLD_SIZE,
     MINI_FOLDS,
     QUESTION_SPLITS,
@@ -91,20 +92,24 @@ class WorldSpec:
             return self.drawn.sized.rule_count()
         scale, train = self.drawn.sized, self.split == "train"
         rows = scale.train.get(config, scale.train[SUBTASKS[-1]]) if train else scale.evaluation[self.split]
-        if (
-            self.dials.structure == PAPER_POINT
-            or not config.startswith("multi_hop")
-            or config == "multi_hop_2"
-        ):
+        if self.dials.structure == PAPER_POINT or not config.startswith(CHAINS) or config == "multi_hop_2":
             return rows
-        # A thin crowd has few chains. Three hops have four paths through a state that is led to.
-        part = 0.5 if self.split in ("train", "unseen") else 0.25
+        unseen, size = self.split == "unseen", int(config.rsplit("_", 1)[1])
+        part, least = 0.5 if train or unseen else 0.25, MINI_FOLDS * MINI_FOLD_SIZE
         if self.version != "1.1" and self.split in ("train", "validation"):
-            part *= (1 - 1 / RESERVED) ** int(config.rsplit("_", 1)[1])  # no rule of a chain is reserved
-        elif self.split == "unseen":
-            part /= RESERVED**2  # the last rule is, and who has what at first
-        room = scale.chain_room(part) * (4 if config == "multi_hop_3" else 1)
-        return min(rows, max(MINI_FOLDS * MINI_FOLD_SIZE, room // 10 * 10))
+            part *= (1 - 1 / RESERVED) ** size  # no rule of a chain is reserved
+        # Of unseen the last rule is reserved, and who has what at first.
+        if config.startswith("exceptions"):
+            room = scale.exception_room(part / RESERVED if unseen else part)
+            if size > 2:  # an act begins the chain, whoever does it
+                room *= scale.sizes.entities
+            room, least = (room // RESERVED, 5) if unseen else (room, least)
+        else:
+            # A thin crowd has few chains. Three hops have four paths through a state that is led to.
+            room = scale.chain_room(part / RESERVED**2 if unseen else part) * (
+                4 if config == "multi_hop_3" else 1
+            )
+        return min(rows, max(least, room // 10 * 10))
 
 
 def num_rows(

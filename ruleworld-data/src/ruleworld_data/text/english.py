@@ -53,17 +53,29 @@ def parse_conclusion_nl(text: str) -> Fact:
     if verb not in words.operator_of_base:
         known = f"'will' and one of be, {', '.join(words.operator_of_base)}, or how one enters a known place"
         raise unreadable("clause", text, f"{known}: 'enter the desert'")
-    return _change(who, words.operator_of_base[verb], object_, text, words)
+    things = f"0 {object_[3:]}" if object_.startswith("no ") else object_.removesuffix(" instead")
+    fact = _change(who, words.operator_of_base[verb], things, text, words)
+    return fact if things == object_ else fact._replace(kind="instead")
 
 
 def is_known(fact: Fact) -> bool:
     """Whether the vocabulary has the kind or the state that a clause names; it may be any lower-case words."""
     names = _lexicon().names
-    kind_or_state = [fact.term] if fact.kind in ("entity", "state") else []
-    return all(name in names for name in [*kind_or_state, *([fact.state] if fact.state else [])])
+    kind_or_state = fact.term if fact.kind in ("entity", "state", "but") else None
+    return all(name in names for name in (kind_or_state, fact.state, fact.entity) if name)
 
 
 def _being(rest: str, text: str, words: _Lexicon) -> Fact:
+    general, but, guard = rest.partition(" but is ")
+    if but:
+        state, _, kind = general.partition(" and is ")
+        parts = [_being(part, text, words) for part in (state, kind, guard) if part]
+        named = {part.kind: part.term for part in parts}
+        if [*named] not in (["state", "entity"], ["state", "in"], ["state", "entity", "in"]):
+            raise unreadable(
+                "clause", text, "a state, and a kind, a place, or a kind and then a place after 'but'"
+            )
+        return Fact("but", "A", named["state"], entity=named.get("entity"), place=named.get("in"))
     where, both, state = rest.partition(" and is ")
     if where in words.place and both:
         return Fact("both", "A", words.place[where], state=_plain(state, text))

@@ -12,6 +12,8 @@ from ..world.vocabulary import load_vocabulary, term
 AND = " & "
 COMPARED = "Fewer", "More"
 """How a threshold begins, by operator."""
+INSTEAD = "Instead_"
+"""How the conclusion of an exception begins."""
 _ATOM = re.compile(r"([A-Z][A-Za-z_]*)\(([^()]*)\)")
 _SYMBOL = re.compile(r"[A-Z][a-z]*(?:_[a-z]+)*")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -28,9 +30,10 @@ class Fact(NamedTuple):
     ----------
     kind : str
         ``is`` (a kind or a state: FOL writes both alike; English says ``entity`` or ``state``), ``has``, ``change``,
-        ``act`` or ``in`` (a place). In premises also ``both`` (a place and a state) and ``count`` (a number
-        of things, more or fewer than so many). What a comparison comes to is ``sum``, ``difference`` or ``highest``
-        with a number, or ``most`` with the kind as its term, each about nobody.
+        ``act`` or ``in`` (a place). In premises also ``both`` (a place and a state), ``count`` (a number of things,
+        more or fewer than so many) and ``but`` (a state, and who or where is excepted); in conclusions also
+        ``instead`` (the change that an exception makes of another). What a comparison comes to is ``sum``,
+        ``difference`` or ``highest`` with a number, or ``most`` with the kind as its term, each about nobody.
     who : str
         The individual it is about, ``x`` or ``y``, ``x1`` or ``y1`` and so on in the parts of a comparison, in rules
         ``A`` or ``B``; for ``act`` the actor.
@@ -44,6 +47,8 @@ class Fact(NamedTuple):
         Units of a change, the count of ``has``, or the threshold of ``count``.
     state : str or None
         The state of ``both``.
+    entity, place : str or None
+        Whom and where ``but`` excepts: a kind, a place, or this kind in this place.
     """
 
     kind: str
@@ -53,6 +58,8 @@ class Fact(NamedTuple):
     operator: str | None = None
     number: int | None = None
     state: str | None = None
+    entity: str | None = None
+    place: str | None = None
 
 
 class Query(NamedTuple):
@@ -82,15 +89,25 @@ def parse_premise_fol(text: str) -> Fact:
         raise unreadable("FOL clause", text, "a premise such as Desert(A), or an action of A on B")
     if not others:
         return first
-    shape = [(clause.kind, clause.who) for clause in clauses]
-    if shape != [("in", "A"), ("is", "A")] or others[0].term in _words().kinds:
-        raise unreadable("FOL clause", text, "a place and a state of A")
-    return Fact("both", "A", first.term, state=others[0].term)
+    # A kind and a state are written alike.
+    sorts = [("entity" if c.term in _words().kinds else c.kind) if c.who == "A" else "" for c in clauses]
+    if sorts == ["in", "is"]:
+        return Fact("both", "A", first.term, state=others[0].term)
+    if sorts not in (["is", "entity"], ["is", "in"], ["is", "entity", "in"]):
+        raise unreadable(
+            "FOL clause", text, "a place and a state of A, or a state and its kind, its place or both"
+        )
+    guards = dict(zip(sorts[1:], (clause.term for clause in others), strict=True))
+    return Fact("but", "A", first.term, entity=guards.get("entity"), place=guards.get("in"))
 
 
 def parse_conclusion_fol(text: str) -> Fact:
     """Parse what stands after the arrow, for example ``"Lose_Strong_fin(A, 1)"``."""
-    clause = _fact(text, ("A", "B"), "FOL clause")
+    clause = _fact(text.removeprefix(INSTEAD), ("A", "B"), "FOL clause")
+    if text.startswith(INSTEAD):
+        if clause.kind != "change":
+            raise unreadable("FOL clause", text, f"a change after {INSTEAD}")
+        return clause._replace(kind="instead")
     if clause.kind == "in" and not text.startswith("Enter("):
         raise unreadable("FOL clause", text, f"Enter({clause.who}, Place)")
     return clause

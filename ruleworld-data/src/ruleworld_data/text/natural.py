@@ -42,11 +42,16 @@ _PREMISES = {
         rf"{_A} (?:is|finds itself|happens to be) (?P<place>.+) and (?:is|feels|to be) (?P<state>.+)",
         rf"{_A} is (?P<state>.+) while (?P<place>.+)",
     ),
+    "but": (
+        rf"{_A} (?:is|feels|finds itself|happens to be) (?P<state>.+?)(?: and is (?P<kind>.+))? (?:but|yet) "
+        r"(?:is|happens to be|turns out to be) (?P<guard>.+)",
+    ),
     "count": (
         rf"{_A} (?:has|is the owner of) {_MORE} {_THINGS}",
         rf"{_MORE} {_THINGS} belong to {_A}",
     ),
 }
+_NONE = r"(?P<number>no) (?P<things>.+)"
 _CONCLUSIONS = {
     "has": (
         rf"(?:it has|{_A} has|{_A} comes with) {_THINGS}",
@@ -63,6 +68,12 @@ _CONCLUSIONS = {
     ),
     "state": (rf"{_WHO} (?:will be|becomes|ends up|will find itself) (?P<state>.+)",),
 }
+
+
+_CONCLUSIONS["instead"] = (
+    *(f"{shape} instead" for shape in _CONCLUSIONS["change"]),
+    *(shape.replace(_THINGS, _NONE) for shape in _CONCLUSIONS["change"]),
+)
 
 
 def read_premise(text: str) -> Fact:
@@ -105,6 +116,8 @@ def _fact(kind: str, parts: dict[str, str]) -> Fact | None:
         return _act(parts)
     if "number" in parts:
         return _counted(kind, who, parts)
+    if kind == "but":
+        return _but(parts)
     if kind == "entity":
         term = names.kind.get(parts["kind"])
     elif kind == "state":
@@ -117,17 +130,26 @@ def _fact(kind: str, parts: dict[str, str]) -> Fact | None:
     return Fact(kind, who, term, state=state)
 
 
+def _but(parts: dict[str, str]) -> Fact | None:
+    """Read a state and who or where is excepted."""
+    names = _names()
+    state, place = names.state.get(parts["state"]), names.place.get(parts["guard"])
+    entity = names.kind.get(parts["kind"] or parts["guard"])
+    known = entity and place if parts["kind"] else entity or place
+    return Fact("but", "A", state, entity=entity, place=place) if state and known else None
+
+
 def _counted(kind: str, who: str, parts: dict[str, str]) -> Fact | None:
     """Read a number of things: what one has, what changes, or a threshold."""
-    names, number = _names(), int(parts["number"])
+    names, number = _names(), int(parts["number"].replace("no", "0"))
     attribute = (names.singular if number == 1 else names.plural).get(parts["things"])
     operator = None
     if kind == "count":
         operator = OPERATORS[parts["more"] in ("more than", "over")]
-    elif kind == "change":
+    elif kind in ("change", "instead"):
         form = next(form for form in _FORMS if parts.get(form))
         operator = names.change[form].get(parts[form])
-    if attribute is None or (kind == "change" and operator is None):
+    if attribute is None or (kind != "has" and operator is None):
         return None
     return Fact(kind, who, attribute, None, operator, number)
 

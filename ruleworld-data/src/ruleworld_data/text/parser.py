@@ -53,6 +53,7 @@ RULE_SHAPES = {
     "state2attr": RuleShape(("state", "is"), ("change",), "state", "attribute"),
     "place_state2attr": RuleShape(("both",), ("change",), "environment", "attribute"),
     "count2state": RuleShape(("count",), ("state", "is"), "trigger_attribute", "state"),
+    "exception": RuleShape(("but",), ("instead",), "state", "attribute"),
 }
 
 
@@ -173,7 +174,7 @@ def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
     ]
     if not fitting:
         kinds = f"{premise.kind} => {conclusion.kind}"
-        raise unreadable("rule", text, f"one of the nine rule types, not {kinds}")
+        raise unreadable("rule", text, f"one of the ten rule types, not {kinds}")
     ((name, shape),) = fitting
     if premise.who != "A":
         raise unreadable("rule", text, "a premise about A")
@@ -197,6 +198,8 @@ def join_halves(premise: Fact, conclusion: Fact, text: str) -> ParsedRule:
     }
     if premise.state is not None:
         parts["state"] = premise.state
+    if premise.kind == "but":
+        parts |= {"entity": premise.entity, "environment": premise.place}
     if premise.kind == "count":
         parts["threshold"] = premise.number
     if shape.with_role:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ..io.schema import RULE_SCHEMA
 from ..spec import OPERATORS, ROLES, VERSION
 from ..world import Ints, Names, RuleBlock, World, article, with_object
-from .fol import COMPARED
+from .fol import AND, COMPARED, INSTEAD
 
 _FEW = 2**24
 """Possible keys of a half that are worth a table of their own."""
@@ -49,6 +49,12 @@ _IS_BOTH = (
     "{A} finds itself {at_place} and feels {state}",
     "{A} happens to be {at_place} and to be {state}",
 )
+_IS_BUT = (
+    "{A} is {general} but is {guard}",
+    "{A} feels {general} but happens to be {guard}",
+    "{A} finds itself {general} yet is {guard}",
+    "{A} happens to be {general} but turns out to be {guard}",
+)
 _HAS_MORE = (
     "{A} has {more} than {things}",
     "{A} has {over} {things}",
@@ -75,6 +81,7 @@ _WILL_ENTER = (
     "{who} will find itself {at_place}",
 )
 _CHANGE = _WILL_LOSE, "{Lose}_{Attribute}({role}, {amount})"
+_INSTEAD = tuple(f"{frame}{{instead}}" for frame in _WILL_LOSE), f"{INSTEAD}{_CHANGE[1]}"
 _STATE = _WILL_BE, "{State}({role})"
 _ACT = _ACTS, "{Action}(A, B)"
 _PASSIVE = ("{lost}", "lost"), ("{acted}", "acted")
@@ -107,6 +114,7 @@ _PREMISES = {
         ("trigger_attribute", "trigger_operator", "threshold"),
         (_HAS_MORE, "{More}_{Trigger}(A, {threshold})"),
     ),
+    "exception": (("state", "entity", "environment"), (_IS_BUT, "{State}(A){Guards}")),
 }
 _CONCLUSIONS = {
     "entity2attr": (("attribute", "amount"), (_HAS, "Has({role}, {Attribute}, {amount})")),
@@ -118,6 +126,7 @@ _CONCLUSIONS = {
     "state2attr": (_EFFECT, _CHANGE),
     "place_state2attr": (_EFFECT, _CHANGE),
     "count2state": (("state",), _STATE),
+    "exception": (_EFFECT, _INSTEAD),
 }
 """What each half of a rule of a type says: its parts, and its text in English and FOL."""
 _CONCLUSIONS_OF_1_1 = _CONCLUSIONS | {
@@ -206,10 +215,12 @@ def _half(
     forms = (f"{half}_frame", "mention", "late", *(f"{name}_form" for name in parts))
     key = (*parts, *(name for name in forms if name in columns))
     rows = len(columns[key[0]])
-    radix = [int(columns[name].max()) + 1 if rows else 1 for name in key]
+    # -1 in a column: an exception for any kind, or in any place.
+    first = [int(name in ("entity", "environment") and rows and columns[name].min() < 0) for name in key]
+    radix = [int(columns[name].max()) + 1 + low if rows else 1 for name, low in zip(key, first, strict=True)]
     code = np.zeros(rows, dtype=np.int64)
-    for name, size in zip(key, radix, strict=True):
-        code = code * size + columns[name]
+    for name, size, low in zip(key, radix, first, strict=True):
+        code = code * size + columns[name] + low
     if np.prod(radix, dtype=np.float64) < _FEW:
         used = np.zeros(int(np.prod(radix)), dtype=bool)
         used[code] = True
@@ -217,7 +228,8 @@ def _half(
     else:
         distinct_codes, inverse = np.unique(code, return_inverse=True)
         indices = inverse.astype(np.int32)
-    distinct = [part.tolist() for part in np.unravel_index(distinct_codes, radix)]
+    parted = zip(np.unravel_index(distinct_codes, radix), first, strict=True)
+    distinct = [(part - low).tolist() for part, low in parted]
     # The 84,257 conclusions of the whole world come back in each of its shards.
     known, rendered = names.halves.setdefault((key, texts), {}), []
     for values in zip(*distinct, strict=True):
@@ -255,7 +267,17 @@ def _slots(names: Names, parts: dict[str, int], half: str) -> dict[str, str]:
             slots[kind.capitalize()] = names.symbols[kind][parts[kind]]
     if "state" in parts:
         slots["state"] = names.mood(parts["state"], form("state"))
-    if "entity" in parts:
+    if {"entity", "state"} <= parts.keys():
+        guards = {}
+        if parts["entity"] >= 0:
+            kind = names.kind(parts["entity"], form("entity"))
+            guards[slots["Entity"]] = f"{article(kind)} {kind}"
+        if parts["environment"] >= 0:
+            guards[slots["Environment"]] = names.at(parts["environment"], form("environment"))
+        *more, slots["guard"] = guards.values()
+        slots["general"] = " and is ".join([slots["state"], *more])
+        slots["Guards"] = "".join(f"{AND}{symbol}(A)" for symbol in guards)
+    elif "entity" in parts:
         creature = names.kind(parts["entity"], form("entity"))
         slots["a_kind"] = f"{article(creature)} {creature}"
     elif "action" in parts:
@@ -283,7 +305,7 @@ def _slots(names: Names, parts: dict[str, int], half: str) -> dict[str, str]:
         slots["Trigger"] = names.symbols["attribute"][trigger]
     elif "amount" in parts:
         slots |= {"things": names.things(parts["attribute"], parts["amount"], form("attribute"))}
-        slots["amount"] = str(parts["amount"])
+        slots |= {"amount": str(parts["amount"]), "instead": " instead" if parts["amount"] else ""}
         if "verb" in parts:
             operator, verb = parts["operator"], parts["verb"]
             lose = names.change(operator, verb, form("verb"))

@@ -31,6 +31,7 @@ _RULE_COLUMNS = {
     "state2attr": ("premise", "conclusion", "delta"),
     "place_state2attr": ("premise", "state", "conclusion", "delta"),
     "count2state": ("premise", "sign", "threshold", "conclusion"),
+    "exception": ("premise", "entity", "place", "conclusion", "delta"),
 }
 """Arguments of each rule predicate, after pool and rule id."""
 

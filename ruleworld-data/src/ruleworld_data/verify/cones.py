@@ -26,7 +26,7 @@ class Cones:
         self._reachable = base.of_type("env2state", "action2state", "count2state")["conclusion"].unique()
         self._by_term = {
             name: base.of_type(name).groupby("conclusion").groups
-            for name in ("entity2attr", "state2attr", "place_state2attr")
+            for name in ("entity2attr", "state2attr", "place_state2attr", "exception")
         }
 
     def rows(self, scopes: Sequence[tuple[str, str]]) -> Ints:
@@ -35,7 +35,7 @@ class Cones:
         All rules about actions, places and thresholds; rules of the kinds named about the attributes asked for and
         those with thresholds; change rules that lead to the attributes asked for, however indirectly; and rules from a
         place together with states, or from a state that is stated or that anything leads to, about any attribute on
-        these ways.
+        these ways, with all exceptions about those.
         """
         parsed = [(parse_facts(facts), part) for facts, query in scopes for part in parse_query(query).counts]
         named = self._codes(fact.term for facts, _ in parsed for fact in facts if fact.kind == "is")
@@ -49,7 +49,8 @@ class Cones:
         changes = self._changes.index.to_numpy()[np.isin(targets, attributes)]
         states = self._rows("state2attr", attributes, np.union1d(named, self._reachable))
         both = self._rows("place_state2attr", attributes)
-        return np.concatenate([self._routes, changes, entities, states, both])
+        exceptions = self._rows("exception", attributes)
+        return np.concatenate([self._routes, changes, entities, states, both, exceptions])
 
     def _codes(self, names: Iterable[str]) -> Ints:
         return np.unique(np.fromiter((self._code(name, -1) for name in names), dtype=np.int64))

@@ -251,7 +251,7 @@ class _Scope:
         events = [event for event in self._first_events(reaching, name) if event.attribute in reaching]
         for event in events:  # grows while it is walked
             for effect in self.rules.fire("attrchange2attr", event.attribute, int(event.delta > 0)):
-                if effect.term in reaching:
+                if event.delta and effect.term in reaching:
                     if any(firing.rule_id == effect.rule_id for firing in event.path):
                         raise ValueError(
                             f"rule {effect.rule_id} triggers itself; attribute changes must not be circular"
@@ -279,12 +279,34 @@ class _Scope:
                     state = self.names[effect.state]
                     if state in held:
                         yield self._changed(effect, effect.delta, tuple(dict.fromkeys([*path, *held[state]])))
+        places = dict(self.places())
         for state, path in held.items():
             for code in reaching:
-                for effect in self.rules.fire("state2attr", self.code(state, -1), attribute=code):
-                    yield self._changed(effect, effect.delta, path)
+                rules = self.rules.fire("state2attr", self.code(state, -1), attribute=code)
+                if exceptions := self.rules.exceptions(self.code(state, -1), code):
+                    yield from self._most_special((*rules, *exceptions), path, held, places)
+                else:
+                    yield from (self._changed(effect, effect.delta, path) for effect in rules)
+
+    def _most_special(
+        self, rules: Iterable[Effect], path: Path, held: Mapping[str, Path], places: Mapping[str, Path]
+    ) -> Iterator[Event]:
+        """Change an attribute by the rules with most conditions that hold, which set those with fewer aside."""
+        found: dict[int, list[Effect]] = {}
+        for effect in rules:
+            guards = [(effect.entity, held), (effect.place, places)]
+            named = [(self.names[term], known) for term, known in guards if term >= 0]
+            if all(name in known for name, known in named):
+                found.setdefault(len(named), []).append(effect)
+                path = tuple(
+                    dict.fromkeys([*(firing for name, known in named for firing in known[name]), *path])
+                )
+        for level in sorted(found):
+            events = [self._changed(effect, effect.delta, path) for effect in found[level]]
+            path = tuple(dict.fromkeys(firing for event in events for firing in event.path))
+        yield from events if found else ()
 
     def _changed(self, effect: Effect, delta: int, path: Path) -> Event:
-        operator = OPERATORS[int(delta > 0)]
+        operator = OPERATORS[delta > 0 if delta else effect.operator]
         fact = Fact("change", self.who, self.names[effect.term], None, operator, abs(delta))
         return Event(effect.term, delta, (*path, Firing(effect.rule_id, fact)))

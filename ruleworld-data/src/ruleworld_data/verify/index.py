@@ -15,7 +15,8 @@ from .rulebase import ALL_TYPES, TYPE_CODE, RuleBase, parse_rule_table
 class Effect(NamedTuple):
     """What a rule concludes: a term and, for attributes, the count or the signed change.
 
-    ``state`` must hold besides the premise, and the count of a threshold lie beyond ``threshold``.
+    ``state`` must hold besides the premise, and the count of a threshold lie beyond ``threshold``. Of an exception the
+    kind and the place (-1: any) must hold, and the ``operator`` of its change is given, which may be none.
     """
 
     rule_id: int
@@ -23,6 +24,13 @@ class Effect(NamedTuple):
     delta: int
     state: int = -1
     threshold: int = -1
+    entity: int = -1
+    place: int = -1
+    operator: int = -1
+
+
+_EXCEPTION = ("id", "conclusion", "delta", "state", "threshold", "entity", "place", "operator")
+"""The fields of an effect as columns of a `RuleBase`."""
 
 
 class RuleIndex:
@@ -46,6 +54,10 @@ class RuleIndex:
         )
         self.threshold_attributes = np.unique(base.of_type("count2state")["premise"]).tolist()
         """Attributes whose count has a threshold."""
+        self._exceptions: dict[tuple[int, int], list[Effect]] = {}
+        own = base.of_type("exception").assign(delta=delta[base["type"] == TYPE_CODE["exception"]])
+        for key, *parts in zip(*(own[name].tolist() for name in ("premise", *_EXCEPTION)), strict=True):
+            self._exceptions.setdefault((key, parts[1]), []).append(Effect(*parts))
         changes = base.of_type("attrchange2attr")
         self._triggers = changes.groupby("conclusion")["premise"].agg(set).to_dict()
         self._reaching: dict[int, frozenset[int]] = {}
@@ -79,6 +91,11 @@ class RuleIndex:
                 effects.append(Effect(self._id[row], key % self._size, *parts))
             row += 1
         return effects
+
+    def exceptions(self, state: int, attribute: int) -> list[Effect]:
+        """Return the exceptions to what a state does to an attribute."""
+        known = self._exceptions.get((state, attribute), [])
+        return [rule for rule in known if self._allowed is None or rule.rule_id in self._allowed]
 
     def reaching(self, attribute: int) -> frozenset[int]:
         """Attributes whose change can change the given one, itself included."""

@@ -55,7 +55,7 @@ def _missing(words: str, things: list[Thing]) -> str:
 def _others(forms: Thing) -> Thing:
     """Return what else a thing is called in worlds with other words."""
     number, _, name = forms[0].partition(" ")
-    if not number.isdigit():
+    if not number.isdigit() and number != "no":
         return tuple(other for form in forms for other in other_names().get(form, ()))
     return tuple(f"{number} {other}" for other in other_names().get(name, ()))
 
@@ -76,7 +76,8 @@ def _needed(facts: str, query: str) -> tuple[list[Thing], list[str]]:
 def _fact_things(fact: Fact) -> list[Thing]:
     if fact.number is None:
         return [_verb_forms(fact.term) if fact.kind == "act" else (fact.term,)]
-    counted = f"{fact.number} {fact.term if fact.number == 1 else plurals().get(fact.term, fact.term)}"
+    amount = "no" if fact.number == 0 and fact.operator else fact.number
+    counted = f"{amount} {fact.term if fact.number == 1 else plurals().get(fact.term, fact.term)}"
     counted = counted.strip()  # a number of nothing, what a comparison comes to
     return [(counted,), _change_forms(fact.operator)] if fact.operator else [(counted,)]
 

@@ -38,6 +38,8 @@ ALL_TYPES = (*RULE_TYPES, *EXTRA_TYPES)
 TYPE_CODE = {name: code for code, name in enumerate(ALL_TYPES)}
 _SIGNED = [TYPE_CODE[name] for name in ("attrchange2attr", "count2state")]
 """Types whose premise has an operator."""
+_MORE = ("state", "entity", "place")
+"""What a premise may name besides its term."""
 _CHUNK = 250_000
 _NO_RULES = pa.record_batch({"id": pa.array([], pa.int32()), "fol": pa.array([], pa.string())})
 
@@ -70,7 +72,8 @@ class RuleBase:
         ``conclusion`` (their terms); ``mark``, what else the premise fixes: the trigger's operator (of a threshold 0
         fewer, 1 more), or the role (0 actor, 1 target) that the conclusion is about; ``operator`` (0 minus, 1 plus, -1
         if the conclusion is no change); ``amount`` (count or units, -1 if the conclusion has none); ``state`` (of a
-        premise of a place and a state, else -1); ``threshold`` (else -1); ``in_paper``; and ``fol_key`` and
+        premise of a place and a state, else -1); ``entity`` and ``place`` (of an exception, else -1); ``threshold``
+        (else -1); ``in_paper``; and ``fol_key`` and
         ``nl_key``, equal exactly where two texts are equal.
     """
 
@@ -124,6 +127,8 @@ def typed_columns(rules: pd.DataFrame, terms: Codes) -> dict[str, pa.Array]:
             sources["trigger_operator"] = "mark"
         if rule_type == "place_state2attr":
             sources["state"] = "state"
+        if rule_type == "exception":
+            sources |= {"entity": "entity", "environment": "place"}
         for name, source in sources.items():
             codes[name][own] = rules[source].to_numpy()[own]
     names = {"type": ALL_TYPES, "role": ROLES, "operator": OPERATORS, "trigger_operator": OPERATORS}
@@ -244,8 +249,8 @@ class TableReader:
             numbered.numbers(half.dictionary_encode())
             for numbered, half in zip((premises, conclusions), halves, strict=True)
         )
-        shape, _, premise, trigger_operator, number, state = premises.parsed(first)
-        other_shape, who, conclusion, operator, amount, _ = conclusions.parsed(second)
+        shape, _, premise, trigger_operator, number, *more = premises.parsed(first)
+        other_shape, who, conclusion, operator, amount, *_ = conclusions.parsed(second)
         shapes = premises.shapes.names, conclusions.shapes.names
         types = np.array([_type(*pair) for pair in product(*shapes)], np.int8).reshape(*map(len, shapes))
         rule_type = types[shape, other_shape]
@@ -271,7 +276,7 @@ class TableReader:
             "conclusion": conclusion,
             "operator": operator.astype(np.int8),
             "amount": amount,
-            "state": state,
+            **dict(zip(_MORE, more, strict=True)),
             "threshold": np.where(rule_type == TYPE_CODE["count2state"], number, -1).astype(np.int32),
         }
         return pd.DataFrame(rules), first << 32 | second
@@ -319,7 +324,7 @@ class _Halves(dict[str, int]):
 
     def __missing__(self, text: str) -> int:
         number = self[text] = len(self)
-        parts = (0, 0, 0, -1, -1, -1)
+        parts: tuple[int, ...] = (0, 0, 0, -1, -1, -1, -1, -1)
         with suppress(ValueError):
             clause = self._parse(text)
             # All that the type of a rule depends on: its kind, whom it is about, and whether its number is 1.
@@ -330,7 +335,7 @@ class _Halves(dict[str, int]):
                 self._terms[clause.term],
                 -1 if clause.operator is None else OPERATORS.index(clause.operator),
                 -1 if clause.number is None else clause.number,
-                -1 if clause.state is None else self._terms[clause.state],
+                *(-1 if term is None else self._terms[term] for term in map(clause.__getattribute__, _MORE)),
             )
         self._parsed.extend(parts)
         return number
@@ -341,8 +346,8 @@ class _Halves(dict[str, int]):
         return np.fromiter(map(self.__getitem__, distinct), np.int64, len(distinct))[half.indices.to_numpy()]
 
     def parsed(self, numbers: Ints) -> Ints:
-        """Return shape, who (0 A, 1 B), term, operator, number and state of clauses, one row each."""
-        return np.array(self._parsed, dtype=np.int32).reshape(-1, 6).T[:, numbers]
+        """Return shape, who (0 A, 1 B), term, operator, number and `_MORE` of clauses, one row each."""
+        return np.array(self._parsed, dtype=np.int32).reshape(-1, 5 + len(_MORE)).T[:, numbers]
 
 
 @lru_cache

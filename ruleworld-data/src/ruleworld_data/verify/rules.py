@@ -37,7 +37,16 @@ def check_rules(
             _check_ids(base, split, findings)
             for name in ("C1", "C2", "C3", "C4", "C5", "C7", "C8"):
                 findings[name].checked += len(base)
-            for check in (_functional, _levels, _routes, _thresholds, _distinct_texts, _terms, _denied):
+            for check in (
+                _functional,
+                _levels,
+                _routes,
+                _thresholds,
+                _exceptions,
+                _distinct_texts,
+                _terms,
+                _denied,
+            ):
                 check(base, findings)
         progress("rules", done, len(RULE_SPLITS))
     if len(worlds) == len(RULE_SPLITS):
@@ -87,9 +96,9 @@ def _repeats(key: pd.DataFrame | pd.Series) -> pd.Series:
 
 def _functional(base: RuleBase, findings: Findings) -> None:
     """C1 and C2: one rule per key, so in particular none that adds and one that takes."""
-    key = base.rules[["type", "premise", "mark", "state", "conclusion"]].copy()
+    key = base.rules[["type", "premise", "mark", "state", "entity", "place", "conclusion"]].copy()
     # A kind, a state, or a place and a state, may have a rule for every attribute; any other premise has one.
-    wide = [TYPE_CODE[name] for name in ("entity2attr", "state2attr", "place_state2attr")]
+    wide = [TYPE_CODE[name] for name in ("entity2attr", "state2attr", "place_state2attr", "exception")]
     key.loc[~key["type"].isin(wide), "conclusion"] = -1
     pairs = list(_repeats(key).items())
 
@@ -184,6 +193,30 @@ def _thresholds(base: RuleBase, findings: Findings) -> None:
         )
 
 
+def _exceptions(base: RuleBase, findings: Findings) -> None:
+    """C5 for exceptions: each sets aside one rule, of one condition less, and has its sign and another amount."""
+    about = ["premise", "conclusion", "entity", "place"]
+    rules = base.of_type("state2attr", "exception")[[*about, "operator", "amount"]]
+    own = rules[(rules["entity"] >= 0) | (rules["place"] >= 0)]
+    both = (own["entity"] >= 0) & (own["place"] >= 0)
+    plain = own.assign(row=own.index, entity=-1, place=-1)[~both]
+    outer = [plain, *(own.assign(row=own.index, **{name: -1})[both] for name in ("entity", "place"))]
+    found = pd.concat(outer).merge(rules, on=about, suffixes=("", "_aside"))
+    good = found[found["operator"].eq(found["operator_aside"]) & found["amount"].ne(found["amount_aside"])]
+    times = good["row"].value_counts().reindex(own.index, fill_value=0)
+    findings["C5"].fail_rows(
+        own.index[times != 1].to_numpy(),
+        lambda row: f"the exception {_name(base, row)} sets {times[row]} rules aside, not one",
+    )
+    kinds, places = (
+        own[~both & (own[name] >= 0)][about[:2]].drop_duplicates() for name in ("entity", "place")
+    )
+    findings["C5"].fail_rows(
+        kinds.reset_index().merge(places)["index"].to_numpy(),
+        lambda row: f"two exceptions like {_name(base, row)} can apply, for a kind and for a place",
+    )
+
+
 def _effects(base: RuleBase, states: pd.Series) -> pd.DataFrame:
     """Return the attributes that some states change."""
     rules = base.of_type("state2attr")
@@ -206,7 +239,8 @@ def _terms(base: RuleBase, findings: Findings) -> None:
     kinds: dict[str, set[str]] = defaultdict(set)
     for rule_type in ALL_TYPES:
         part, shape = base.of_type(rule_type), RULE_SHAPES[rule_type]
-        columns = {"premise": shape.premise_column, "conclusion": shape.conclusion_column, "state": "state"}
+        columns = {"premise": shape.premise_column, "conclusion": shape.conclusion_column}
+        columns |= {"state": "state", "entity": "entity", "place": "environment"}
         for column, kind in columns.items():
             for code in part[column].unique():
                 if code >= 0:

@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from ..io.shards import Shard
-from ..spec import MINI_FOLD_SIZE, MINI_FOLDS
+from ..spec import CHAINS, MINI_FOLD_SIZE, MINI_FOLDS
 from ..text.fol import OPERATIONS
 from ..world import Ints
 from .mentions import question_problems
@@ -267,7 +267,7 @@ def _ids(ids: list[int | None] | None) -> tuple[int, ...]:
 
 def _wrong_labels(row: dict[str, Any], shard: Shard, world_id: str) -> list[str]:
     """Return the columns of a row that do not fit its shard."""
-    n_rules, size, chain = len(row["gold_rule_ids"]), _size(shard), shard.config.startswith("multi_hop")
+    n_rules, size, chain = len(row["gold_rule_ids"]), _size(shard), shard.config.startswith(CHAINS)
     wanted = {
         "subtask": shard.config,
         "world_id": world_id,

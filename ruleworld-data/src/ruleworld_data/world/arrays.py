@@ -6,9 +6,10 @@ The constraints C1-C8 hold by construction, so nothing is ever generated and thr
 - attributes lie in levels: *drivers*, which states and actions change, and below them what they trigger, each triggered
   by one attribute of the level above; so attribute changes are a forest, and one path leads down to each (C3, C4);
 - drivers have *colours*: the states that environments lead to, the states that actions lead to, places and states
-  together, and counts beyond a threshold each change drivers of their own, and what an action changes itself its states
-  leave alone (C5);
+  together, counts beyond a threshold, and rules that have exceptions each change drivers of their own, and what an
+  action changes itself its states leave alone (C5);
 - nothing changes an attribute whose count has a threshold, so that count is the initial one in every pool;
+- what has exceptions is asked for where they are looked for, so that all that apply are gold rules;
 - initial counts are at least the largest possible loss, ``3 units x 3``: beyond the first response amounts are 1 (C6);
 - one term, one name (C7); pairs on the deny list are never drawn (C8).
 
@@ -47,6 +48,7 @@ _PREMISE_OF = {
     "state": ("state",),
     "place_state": ("environment", "state"),
     "count": ("trigger_attribute",),
+    "exception": ("state", "entity", "environment"),
 }
 """Which of them its premise names, by the first half of its type."""
 
@@ -57,7 +59,7 @@ class RuleBlock:
 
     ``columns`` holds term indices (of the world, not of the vocabulary), ``operator`` and ``trigger_operator`` (0
     minus, 1 plus), ``role`` (0 actor, 1 target), ``amount``, and ``verb`` / ``trigger_verb`` (index in the operator's
-    lexicon).
+    lexicon). An exception for creatures of any kind, or in any place, has -1 as its entity or environment.
     """
 
     type: str

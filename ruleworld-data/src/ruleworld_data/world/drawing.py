@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..spec import PAPER_POINT, Dials, WorldSizes, check_seed
-from .arrays import MAX_COUNT, MAX_CUT, MAX_EFFECT, MIN_COUNT, MIN_CUT, MINUS, PLUS, RuleBlock, World
-from .streams import Ints, Key, Stream, keyed_integers, mix
+from .arrays import MAX_COUNT, MAX_CUT, MIN_COUNT, MIN_CUT, PLUS, RuleBlock, World
+from .exceptions import Excepting
+from .streams import Ints, Stream, keyed_integers
 from .vocabulary import load_vocabulary
 
 
@@ -36,13 +37,7 @@ def build_world(
     return _Drawing(seed, sizes, subset or {}, heldout, dials).world()
 
 
-class _Drawing:
-    def __init__(
-        self, seed: int, sizes: WorldSizes, subset: dict[str, int], heldout: bool, dials: Dials
-    ) -> None:
-        self.seed, self.sizes, self.subset, self.heldout, self.dials = seed, sizes, subset, heldout, dials
-        self.subset_rows: dict[str, Ints] = {}
-
+class _Drawing(Excepting):
     def world(self) -> World:
         sizes = self.sizes
         terms = self._terms()
@@ -62,8 +57,16 @@ class _Drawing:
         allowed = self._allowed((env_state, action_state), threshold_states, colours)
         allowed[reached, barred] = False
         fixed = np.concatenate([reached if sizes.crowd else reached[:0], threshold_states])
+        excepted = given = kinds = owners[:0]
+        if sizes.exceptions:
+            colour = 2 + (sizes.place_state2attr > 0)
+            drivers, start = colours[colour], sum(map(len, colours[:colour]))
+            guards, excepted = self._guards(drivers), self._excepted(env_state, drivers)
+            trees = [level[start : start + len(drivers)] for level in levels]
+            given = np.concatenate([np.repeat(level, 2 * sizes.guards) for level in trees])
+            kinds = np.concatenate([guards[: len(level)].ravel() for level in trees])
         columns = {
-            "entity2attr": self._entity2attr(owners),
+            "entity2attr": self._entity2attr(owners, kinds, given),
             "attrchange2attr": self._changes(levels),
             "action2env": {"action": np.arange(sizes.actions), "environment": environment_of},
             "action2attr": {
@@ -74,13 +77,15 @@ class _Drawing:
             },
             "action2state": {"action": action, "role": role, "state": action_state},
             "env2state": {"environment": np.arange(sizes.environments), "state": env_state},
-            "state2attr": self._state2attr(allowed, fixed),
+            "state2attr": self._state2attr(allowed, fixed, excepted),
         }
         if sizes.place_state2attr:
             place_of = (environment_of, action_state[target])
             columns["place_state2attr"] = self._place_state2attr(*place_of, colours[2])
         if len(owners):
             columns["count2state"] = self._count2state(owners, threshold_states)
+        if sizes.exceptions:
+            columns["exception"] = self._exceptions(excepted, env_state, drivers, guards)
         blocks, first = {}, 0
         for rule_type, typed in columns.items():
             part = {name: np.asarray(values).astype(np.int16) for name, values in typed.items()}
@@ -100,13 +105,6 @@ class _Drawing:
             dials=self.dials,
             threshold_driven=threshold_driven,
         )
-
-    def _key(self, *name: Key) -> tuple[Key, ...]:
-        tag = (self.dials.tag,) if self.dials.tag else ()
-        return ("heldout world" if self.heldout else "world", self.seed, *tag, *name)
-
-    def _stream(self, *name: Key) -> Stream:
-        return Stream(*self._key(*name))
 
     def _terms(self) -> dict[str, Ints]:
         """Choose the terms; the same for a world and the held-out world of its seed."""
@@ -165,11 +163,11 @@ class _Drawing:
             allowed[np.ix_(states, drivers)] = True
         return allowed
 
-    def _entity2attr(self, owners: Ints) -> dict[str, Ints]:
-        """Choose which attributes each kind has: some at random, and every one that has a threshold."""
+    def _entity2attr(self, owners: Ints, kinds: Ints, given: Ints) -> dict[str, Ints]:
+        """Choose which attributes each kind has: some at random, every one that has a threshold, and those given."""
         sizes = self.sizes
         open_ = np.ones((sizes.entities, sizes.attributes), dtype=bool)
-        open_[:, owners] = False
+        open_[:, owners] = open_[kinds, given] = False
         fixed = np.flatnonzero(~open_.ravel())
         slots = self._choose("entity2attr", np.flatnonzero(open_.ravel()), sizes.entity2attr, fixed)
         entity, attribute = np.divmod(slots, sizes.attributes)
@@ -207,9 +205,12 @@ class _Drawing:
             **effect,
         }
 
-    def _state2attr(self, allowed: NDArray[np.bool_], fixed: Ints) -> dict[str, Ints]:
-        """Choose what each state changes, of what it may; ``fixed`` states have a fixed number of rules."""
-        slots = self._pick("state2attr", fixed, allowed[fixed])
+    def _state2attr(self, allowed: NDArray[np.bool_], fixed: Ints, excepted: Ints) -> dict[str, Ints]:
+        """Choose what each state changes, of what it may, besides the slots of rules that have exceptions.
+
+        ``fixed`` states have a fixed number of other rules.
+        """
+        slots = np.concatenate([self._pick("state2attr", fixed, allowed[fixed]), excepted])
         allowed[fixed] = False
         open_ = np.flatnonzero(allowed.ravel())
         slots = self._choose("state2attr", open_, self.sizes.state2attr, np.sort(slots))
@@ -253,46 +254,6 @@ class _Drawing:
             "state": states,
         }
         return {name: values[order] for name, values in columns.items()}
-
-    def _pick(self, rule_type: str, rows: Ints, allowed: NDArray[np.bool_]) -> Ints:
-        """Choose the fixed number of slots in each row of a table; ``rows`` are their numbers in it."""
-        slots = rows[:, None] * allowed.shape[1] + np.arange(allowed.shape[1])
-        words = mix(self._stream(rule_type, "fixed").words(1), slots)
-        words[~allowed] = np.iinfo(np.uint64).max
-        if not len(rows):
-            return np.empty(0, dtype=np.int64)
-        chosen = np.argpartition(words, self.sizes.share, axis=1)[:, : self.sizes.share]
-        return np.sort(np.take_along_axis(slots, chosen, axis=1).ravel())
-
-    def _choose(self, rule_type: str, slots: Ints, count: int, fixed: Ints | None = None) -> Ints:
-        """Choose which slots hold a rule besides the fixed ones, and which of those rules are in the subset."""
-        always = np.empty(0, dtype=np.int64) if fixed is None else fixed
-        stream, part_count = self._stream(rule_type), self.subset.get(rule_type)
-        counts = [count] if part_count is None else [part_count, count]
-        if part_count is not None and part_count > count:
-            raise ValueError(f"a subset of {part_count} {rule_type} rules cannot be drawn from {count}")
-        chosen = [slots[part] for part in stream.subset(len(slots), *(n - len(always) for n in counts))]
-        if len(always):
-            chosen = [np.sort(np.concatenate([always, part])) for part in chosen]
-        if part_count is not None:
-            self.subset_rows[rule_type] = np.searchsorted(chosen[-1], chosen[0])
-        return chosen[-1]
-
-    def _value(self, name: str, high: int, *columns: Ints) -> Ints:
-        """Choose a value per key; the held-out world's differs from the first world's everywhere."""
-        value = keyed_integers(("world", self.seed, name), high, *columns)
-        if self.heldout:
-            value = (value + 1 + keyed_integers(self._key(name), high - 1, *columns)) % high
-        return value
-
-    def _effect(self, name: str, *key: Ints) -> dict[str, Ints]:
-        operator, amount = np.divmod(self._value(name, 2 * MAX_EFFECT, *key), MAX_EFFECT)
-        return {"operator": operator, "amount": amount + 1, "verb": self._verb(name, operator, *key)}
-
-    def _verb(self, name: str, operator: Ints, *key: Ints) -> Ints:
-        lexicon = len(load_vocabulary().minus), len(load_vocabulary().plus)
-        both = [keyed_integers(self._key("verb", name, sign), lexicon[sign], *key) for sign in (MINUS, PLUS)]
-        return np.where(operator == MINUS, both[MINUS], both[PLUS])
 
 
 def _below(drivers: Ints, levels: list[Ints]) -> Ints:

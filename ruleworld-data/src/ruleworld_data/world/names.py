@@ -56,11 +56,11 @@ class Names:
         return load_forms().attribute(int(self.terms["attribute"][attribute]), form)[1]
 
     def things(self, attribute: int, amount: int, form: int = 0) -> str:
-        """``"1 strong horn"``, ``"2 strong horns"``."""
+        """``"1 strong horn"``, ``"2 strong horns"``, ``"no strong horns"``."""
         if not form:
-            return f"{amount} {self.attribute[attribute] if amount == 1 else self.plural[attribute]}"
+            return f"{amount or 'no'} {self.attribute[attribute] if amount == 1 else self.plural[attribute]}"
         names = load_forms().attribute(int(self.terms["attribute"][attribute]), form)
-        return f"{amount} {names[amount != 1]}"
+        return f"{amount or 'no'} {names[amount != 1]}"
 
     def verb(self, action: int, form: int = 0) -> Verb:
         """Return the verb of an action."""
