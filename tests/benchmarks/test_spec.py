@@ -58,7 +58,7 @@ def test_spec_survives_json_and_rebuilds_its_method():
     ("change", "words"),
     [
         ({"representation": "nll"}, ["representation", "'nll'", "did you mean 'nl'"]),
-        ({"split": "tets"}, ["split", "'tets'", "'test'"]),
+        ({"split": "tets", "data": "1.1.0"}, ["split", "'tets'", "'test'"]),
         ({"subtasks": ("single_rul",)}, ["sub-task", "'single_rule'"]),
         ({"pool_size": 0}, ["pool_size", "0"]),
         ({"limit": True}, ["limit", "True"]),
