@@ -148,9 +148,11 @@ class BruteForce:
             kinds = {plain(re.search(rf"(\w+)\({who}\)", facts)[1]) for who in winners}
             results = {"Sum": sum(numbers), "Difference": high - min(numbers), "Highest": high}
             return kinds if compared[1] == "Most" else {str(results[compared[1]])}
-        initial, net, places, states, _ = self.holds(facts)
+        initial, net, places, states, events = self.holds(facts)
         name, (who, what, *rest) = parse(query)
-        if name == "Has":
+        if name == "Changed" and not any(event[0] == who and event[2] == what for event in events):
+            return set()
+        if name in ("Has", "Changed"):
             assert all(value + net[key] >= 0 for key, values in initial.items() for value in values), (
                 f"negative: {facts}"
             )
@@ -198,6 +200,8 @@ def misread(text: str, facts: str, query: str) -> str | None:
     name, (_, what, *rest) = parse(query)
     if name == "Has":
         wanted.append(rf"\b(?:[Hh]ow many|[Ww]hat number of) {plural(plain(what))}\b")
+    elif name == "Changed":
+        wanted.append(rf"\b(?:[Hh]ow many|different number of) {plural(plain(what))}\b")
     elif name == "In":
         wanted.append(r"\b[Ww]hich environment\b")
     elif rest[0] == "Has":

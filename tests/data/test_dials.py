@@ -30,6 +30,7 @@ QUICK = [
     Dials(hops=4, parts=1, exceptions=1),
     ALL,
     Dials(hops=3, parts=2, conjunction=2, thresholds=True, exceptions=2, words=1.0),
+    Dials(hops=5, parts=2, conjunction=2, thresholds=True, unknown=True, words=0.5),
 ]
 
 
@@ -59,7 +60,8 @@ def drawn_setting(number: int) -> WorldSpec:
         parts=draw.randint(1, 8),
         conjunction=draw.randint(1, 2),
         thresholds=draw.random() < 0.5,
-        exceptions=draw.randint(0, 2),
+        exceptions=(levels := draw.randint(0, 2)),
+        unknown=not levels and draw.random() < 0.6,
     )
     crowd, compare = draw.choice([None, *range(4, 15)]), dials.parts > 1 and draw.random() < 0.5
     return WorldSpec("tiny", seed=seed, dials=replace(dials, crowd=crowd, compare=compare))
@@ -93,7 +95,7 @@ def test_two_hundred_settings_verify(tmp_path, small):
         print(number, setting.seed, setting.dials.to_dict(), failed or "verified", flush=True)
     print(dict(sorted(tried.items())))
     assert not found
-    assert len(tried) == 31 and min(tried.values()) >= 5  # every value of every dial
+    assert len(tried) == 33 and min(tried.values()) >= 5  # every value of every dial
 
 
 @pytest.mark.slow

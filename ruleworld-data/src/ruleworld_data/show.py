@@ -118,6 +118,8 @@ def print_stats(stats: BuildStats) -> None:
 
 def print_scores(result: dict[str, Any]) -> None:
     """Print the result of `ruleworld_data.scoring.score_predictions`."""
+    from .scoring.selective import SELECTIVE
+
     metrics = ("exact_match", "strict_match", "length_mismatch", "missing_box")
     macro = result["macro"] | {name: result[name] for name in ("n", "missing")}
     rows = [
@@ -125,6 +127,13 @@ def print_scores(result: dict[str, Any]) -> None:
         for name, scores in [*result["subtasks"].items(), ("macro average", macro)]
     ]
     lines = [_table(["sub-task", "n", "missing", *metrics], rows[:-1], rows[-1])]
+    more = [name for name in (*SELECTIVE, "aurc") if any(name in own for own in result["subtasks"].values())]
+    if more:
+        rows = [
+            [name, *(f"{own[m]:.4f}" if m in own else "" for m in more)]
+            for name, own in result["subtasks"].items()
+        ]
+        lines.append(_table(["sub-task", *more], rows))
     if result["paper"] is not None:
         lines.append(f"Mean of the paper's six groups (exact_match): {result['paper']['exact_match']:.4f}")
     if result["foreign"]:

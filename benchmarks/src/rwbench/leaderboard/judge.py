@@ -168,7 +168,13 @@ def _check_questions(records: Mapping[int, Record], questions: Questions, spec: 
 def _sample(record: Record, question: Question, spec: RunSpec, stepwise: bool) -> Sample:
     """Return the sample of a record: gold from our data, scores computed."""
     scores = score(
-        record.answers, question.answers, record.retrieved, question.gold_steps, spec.pool_size, stepwise
+        record.answers,
+        question.answers,
+        record.retrieved,
+        question.gold_steps,
+        spec.pool_size,
+        stepwise,
+        question.subtask,
     )
     return check_sample(
         record.model_dump()

@@ -80,7 +80,7 @@ class Search:
     def prompt(self, rules: Sequence[str] = (), section: str = "", **fields: str) -> Prompt:
         """Return the prompt of a round."""
         section = section or self.method.section
-        form, question = self.pool.representation, self.question.text
+        form, question = self.pool.representation, self.question.asked
         return self.method.template.render(section, form, question, rules, **fields)
 
     def costs(self, **more: int) -> dict[str, int]:

@@ -178,7 +178,7 @@ class Planned(DynaRulePlus):
             with usage.retrieving():
                 ranked, read = self._search(pool, question, written)
             retrieved.append(ranked[:top_k])
-            prompt = template.render("answer", form, question.text, pool.rules.texts(read, form))
+            prompt = template.render("answer", form, question.asked, pool.rules.texts(read, form))
             line = yield Call(replace(prompt, begun=written), Decoding(self.step_tokens, ("\n",)))
             text = template.clean(line.text).strip()
             trace.append(StepTrace(retrieved=retrieved[-1], text=text))

@@ -47,9 +47,9 @@ class Prompting(ModelMethod):
         """Ask once."""
         template, representation = self.model.template, pool.representation
         if self.rules == "none" and template.has("answer_without_rules"):
-            prompt = template.render("answer_without_rules", representation, question.text)
+            prompt = template.render("answer_without_rules", representation, question.asked)
         else:
             ids = {"pool": pool.ids, "gold": sorted(question.gold), "none": []}[self.rules]
             texts = pool.rules.texts(np.array(ids, dtype=np.int32), representation)
-            prompt = template.render("answer", representation, question.text, texts)
+            prompt = template.render("answer", representation, question.asked, texts)
         return (yield from final_answer(self, question, prompt))

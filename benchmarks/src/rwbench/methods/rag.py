@@ -89,6 +89,6 @@ class RAG(ModelMethod):
     ) -> Conversation:
         """Answer from the retrieved rules alone, or from those of them that are ``shown``."""
         texts = self.texts(pool, ids if shown is None else shown)
-        prompt = self.model.template.render("answer", pool.representation, question.text, texts)
+        prompt = self.model.template.render("answer", pool.representation, question.asked, texts)
         rest: dict[str, Any] = {"retrieved": [ids.tolist()], "trace": trace, "usage": usage}
         return (yield from final_answer(self, question, prompt, **rest))

@@ -7,6 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ruleworld_data.scoring import SELECTIVE
+
 from ..run.data import DataSource
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Results
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 MISSING = "–"
-METRICS = (*ANSWER_METRICS, *RECALLS, f"step_{RECALLS[0]}")
+METRICS = (*ANSWER_METRICS, *SELECTIVE, *RECALLS, f"step_{RECALLS[0]}")
 Cells = Mapping[str, str]
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from ruleworld_data.prompts import with_refusal
 from ruleworld_data.spec import PAPER_POINT, Dials, WorldSpec, subtasks_of
 
 from ..spec import DATA_VERSION
@@ -40,6 +41,11 @@ class Question:
     answers: tuple[str, ...]
     gold_steps: tuple[tuple[int, ...], ...]
     row: dict[str, Any] = field(repr=False, compare=False)
+
+    @property
+    def asked(self) -> str:
+        """The text as a prompt has it, with what to answer where there may be no answer."""
+        return with_refusal(self.text, self.subtask)
 
     @property
     def gold(self) -> tuple[int, ...]:

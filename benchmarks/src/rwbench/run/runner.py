@@ -168,7 +168,7 @@ def _sample(question: Question, output: Output, pool_size: int, stepwise: bool, 
     scores = {}
     if output.error is None:
         answers = output.answers, question.answers
-        scores = score(*answers, output.retrieved, gold, pool_size, stepwise)
+        scores = score(*answers, output.retrieved, gold, pool_size, stepwise, question.subtask)
     line = sample_line(
         {
             "id": question.id,

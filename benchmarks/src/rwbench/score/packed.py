@@ -113,7 +113,7 @@ def _sample(row: Mapping[str, Any], pool_size: int) -> Sample:
     scores: dict[str, float] = {}
     if row["error"] is None:
         answers = row["answers"], row["gold_answers"]
-        scores = score(*answers, searches, row["gold_rules"], pool_size, stepwise=row["stepwise"])
+        scores = score(*answers, searches, row["gold_rules"], pool_size, row["stepwise"], row["subtask"])
     sample: Any = {name: row[name] for name in SAME}
     return sample | {
         "retrieved": searches,

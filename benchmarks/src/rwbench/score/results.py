@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, Field, TypeAdapter, with_config
 from pydantic_core import from_json
 from ruleworld_data.io import write_whole
+from ruleworld_data.scoring import SELECTIVE
 from typing_extensions import TypedDict
 
 from ..spec import RunSpec, in_words
@@ -25,7 +26,8 @@ Positive = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 StepNumber = Annotated[str, Field(pattern="^[1-9][0-9]?$")]
-MetricName = Annotated[str, Field(pattern="^((step_)?recall@[0-9]+|exact_match|strict_match)$")]
+_METRICS = "|".join(("(step_)?recall@[0-9]+", "exact_match", "strict_match", *SELECTIVE))
+MetricName = Annotated[str, Field(pattern=f"^({_METRICS})$")]
 
 
 def _check_spec(spec: dict[str, Any]) -> dict[str, Any]:

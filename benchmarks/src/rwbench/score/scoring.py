@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from ruleworld_data.scoring import exact_match, step_recall, strict_match, union_recall
+from ruleworld_data.scoring import exact_match, selective_scores, step_recall, strict_match, union_recall
 
 Budget = int | Literal["gold"]
 
@@ -28,6 +28,7 @@ def score(
     gold_rules: Sequence[Sequence[int]],
     pool_size: int,
     stepwise: bool = False,
+    subtask: str = "",
 ) -> dict[str, float]:
     """Score one output: metric -> value.
 
@@ -42,6 +43,8 @@ def score(
         Budgets that cover the pool are left out.
     stepwise : bool
         Whether searches are steps also where there was one only, as of a method that stopped after its first.
+    subtask : str
+        One with questions that have no answer is scored by what is refused, too (`selective_scores`).
     """
     scores: dict[str, float] = {}
     gold = list(dict.fromkeys(rule for step in gold_rules for rule in step))
@@ -56,4 +59,6 @@ def score(
     if answers is not None:
         scores["exact_match"] = exact_match(answers, gold_answers)
         scores["strict_match"] = strict_match(answers, gold_answers)
+        if subtask.startswith("unknown"):
+            scores |= selective_scores(answers, gold_answers)
     return scores

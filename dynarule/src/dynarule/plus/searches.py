@@ -101,10 +101,10 @@ def read_searches(
 
     Those that hold rules keep theirs of pools of so many ``rules`` (or as many as are gold), one for each batch.
 
-    In rows of family (or sub-task) ``multi_hop``, and where there is no such column, steps follow from each other and
-    the first rule of each is what leads on; in others each step is asked for by itself. Where a ``<search>`` opens the
-    answers, it looks for the first step's rules; the paper's query leaves that to the prompt. States are kept in a file
-    of ``folder`` without a name: it goes with the process.
+    In rows of family (or sub-task) ``multi_hop`` or ``unknown``, and where there is no such column, steps follow from
+    each other and the first rule of each is what leads on; in others each step is asked for by itself. Where a
+    ``<search>`` opens the answers, it looks for the first step's rules; the paper's query leaves that to the prompt.
+    States are kept in a file of ``folder`` without a name: it goes with the process.
     """
     model, config = adapter.model, adapter.config
     device, below = model.device, config.layers(adapter.num_layers)[0] != config.confidence_layer
@@ -142,7 +142,7 @@ def read_searches(
         if len(gold) > len(row["steps"]):  # one of the first two is read by no step
             del places[0 if config.search_heads else 1]
             gold = gold[1:]
-        chain = _family(row) in ("", "multi_hop")
+        chain = _family(row) in ("", "multi_hop", "unknown")
         for step, (at, rules) in enumerate(zip(places, gold, strict=True)):
             items.append(KnownSearch(number, at, rules, gold[-1] if chain else rules, chain and step > 0))
         links += [(one[0], two[0]) for one, two in itertools.pairwise(gold) if chain]

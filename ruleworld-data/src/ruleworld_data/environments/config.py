@@ -216,7 +216,8 @@ def world_questions(key: WorldKey) -> int:
     scale = replace(SCALES[key.scale].turned(key.dials), subset=None)
     kinds = {name.rpartition("_")[0] for name in key.subtasks if key.dials.structure != Dials()}
     # A thin crowd has few chains.
-    rooms = {"multi_hop": scale.chain_room(1.0), "exceptions": scale.exception_room(1.0)}
+    chains = scale.chain_room(1.0)
+    rooms = {"multi_hop": chains, "unknown": chains, "exceptions": scale.exception_room(1.0)}
     return min([count, *(max(50, rooms[kind] // 10 * 10) for kind in kinds & rooms.keys())])
 
 

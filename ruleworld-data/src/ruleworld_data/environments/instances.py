@@ -6,7 +6,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ..prompts import Template, answer_template, parse_template
+from ..prompts import Template, answer_template, parse_template, with_refusal
 from ..questions import training_text
 from ..scoring import SCORER_VERSION
 from ..spec import VERSION, check_count
@@ -72,13 +72,14 @@ def instance(config: EnvConfig, index: int, template: Template | None = None) ->
         "facts": row["facts"],
         "queries": row["queries"],
     }
+    question = with_refusal(row["question"], subtask)
     if config.access == "prompt":
         pool = world.pool(row, config)
         rules = world.texts(config.form)[pool].tolist()
-        prompt = (template or answer_template(VERSION)).render("answer", config.form, row["question"], rules)
+        prompt = (template or answer_template(VERSION)).render("answer", config.form, question, rules)
     else:
         how = search_template().sections[config.access]
-        prompt = (template or search_template()).render("search", config.form, row["question"], [how])
+        prompt = (template or search_template()).render("search", config.form, question, [how])
     answer = training_text(row, config.form, search_token=None)  # type: ignore[arg-type]
     return Instance(prompt.text, answer, metadata)
 

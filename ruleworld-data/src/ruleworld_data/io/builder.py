@@ -51,7 +51,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
     form : str
         ``"nl"`` or ``"fol"`` leaves out the rule and step texts of the other form. Facts, queries and the state
         after a step are annotations in FOL and always stay.
-    hops, parts, crowd, conjunction, thresholds, exceptions, words
+    hops, parts, crowd, conjunction, thresholds, exceptions, unknown, words
         Where the world departs from the paper's; see `ruleworld_data.spec.Dials`. A configuration beyond the paper's
         turns the dial that it needs.
     """
@@ -67,6 +67,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
     thresholds: bool = PAPER_POINT.thresholds
     compare: bool = PAPER_POINT.compare
     exceptions: int = PAPER_POINT.exceptions
+    unknown: bool = PAPER_POINT.unknown
     words: float = PAPER_POINT.words
 
     def __setattr__(self, name: str, value: Any) -> None:

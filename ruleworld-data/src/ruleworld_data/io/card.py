@@ -16,7 +16,7 @@ from ..questions import training_text
 from ..scoring.memory import memory
 from ..scoring.shortcuts import shortcuts
 from ..show import rows_with_rules
-from ..spec import CHAINS, RULE_SPLITS, splits_of
+from ..spec import CHAINS, RULE_SPLITS, UNKNOWN, WorldSpec, splits_of
 from .builds import build_command, read_build, world_spec
 from .files import whole_folder
 from .schema import QUESTION_SCHEMA, rule_schema
@@ -138,6 +138,7 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         seed=stats.seed,
         command=build_command("data", spec),
         version=stats.generator_version,
+        unknown=_unknown_text(spec),
         dials=f", dials {spec.dials}" if str(spec.dials) else "",
         n_subtasks=len(subtasks),
         n_parts=spec.dials.parts,
@@ -155,6 +156,21 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         shortcut_table=_table(["shortcut", "mean over sub-tasks", "highest sub-task"], guesses),
         unseen=unseen if "unseen" in question_splits else "",
         memory_table=_table(["sub-task", *columns], remembered),
+    )
+
+
+def _unknown_text(spec: WorldSpec) -> str:
+    """Return what the card says of questions without an answer, with one of them; nothing where there are none."""
+    if not spec.dials.unknown:
+        return ""
+    subtask = f"unknown_{min(2, spec.dials.hops)}"
+    row = next(row for row in rows_with_rules(subtask, spec, 0, 20) if row["answers"] == [UNKNOWN])
+    return (
+        "## Questions without an answer\n\n"
+        "A tenth of the rules of each of the seven types is left out of the world, so no pool holds them. Half of the "
+        "questions of `unknown_1`, ... need one of them, and the answer is `unknown`. All of them say that the count "
+        "changes, so no "
+        f"other answer fits:\n\n> {row['question']}\n\n```text\n{training_text(row)}\n```\n\n"
     )
 
 

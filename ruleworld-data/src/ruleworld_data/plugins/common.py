@@ -12,7 +12,7 @@ import numpy as np
 
 from ..generate import question_table, rule_table
 from ..pools import pool_rules, question_pool
-from ..prompts import answer_template
+from ..prompts import answer_template, with_refusal
 from ..questions import boxed
 from ..scoring import score_output
 from ..spec import VERSION, Dials, WorldSpec, check_count, check_name, data_version
@@ -141,8 +141,9 @@ def ask(row: Mapping[str, Any], options: TaskOptions) -> dict[str, Any]:
         rules = pool_rules(options.rule_table, ids)
         texts = rules.column(options.representation).to_pylist()
     section = "answer" if options.rules != "none" else "answer_without_rules"
+    question = with_refusal(row["question"], row["subtask"])
     template = answer_template(options.spec.version)
-    prompt = template.render(section, options.representation, row["question"], texts)
+    prompt = template.render(section, options.representation, question, texts)
     return {"prompt": prompt.text, "target": boxed(row["answers"]), "rule_ids": ids.tolist()}
 
 

@@ -19,12 +19,21 @@ from typing import Any
 
 from ..spec import VERSION, VERSIONS
 
-__all__ = ["Prompt", "Template", "answer_template", "parse_template", "read_template", "template_named"]
+__all__ = [
+    "Prompt",
+    "Template",
+    "answer_template",
+    "parse_template",
+    "read_template",
+    "template_named",
+    "with_refusal",
+]
 
 _KINDS: dict[str, type] = dict.fromkeys(("name", "version", "separator", "request"), str) | {
     "chat": bool,
     "remove": list,
 }
+REFUSAL = "Where the rules do not say, the answer is: unknown."
 _FIELD = re.compile(r"\{(rules|question|thoughts|history)\}")
 
 
@@ -140,6 +149,11 @@ def answer_template(version: str = VERSION) -> Template:
 def template_named(identity: str) -> Template:
     """Return the template of this package that has an id; for any other id that of the current data."""
     return next((made for made in map(answer_template, VERSIONS) if made.id == identity), answer_template())
+
+
+def with_refusal(question: str, subtask: str) -> str:
+    """Return a question as it is asked: in a sub-task where some have no answer, with what to answer then."""
+    return f"{question} {REFUSAL}" if subtask.startswith("unknown") else question
 
 
 def read_template(path: Path) -> Template:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ..spec import ROLES, VERSION
+from ..spec import ROLES, UNKNOWN, VERSION
 from ..text.fol import AND, COMPARED, INSTEAD
 from ..world import Names, article, with_object
 from ..world.arrays import PLUS
@@ -34,6 +34,7 @@ class Scene:
 
     ``facts`` is what the question states, in FOL, first the subject's kind or its stated initial value; ``start``,
     ``ask`` and ``slots`` choose and fill the question's template; ``query`` and ``answer`` stand after the last step.
+    ``changed``: the question says that the count it asks for changes.
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class Scene:
         stated: tuple[int, int] | None,
         forms: Mapping[str, int] = MappingProxyType({}),
         version: str = VERSION,
+        *,
+        changed: bool = False,
     ) -> None:
         self.names, self.symbols, self.start, self.forms = names, names.symbols, start, forms
         self.texts = load_templates(version)
@@ -69,6 +72,7 @@ class Scene:
         self.premise = self.stated = self.cause = ("", "")
         self.place, self.state = ("", ""), ""
         self.ask, self.query, self.answer, self.amount = "count", "", "", 1
+        self.changed = changed
 
     def chained(self) -> None:
         """Let the question say how often rules about a change of one apply to what other rules change."""
@@ -272,9 +276,28 @@ class Scene:
         if self.start == "kind":
             self.ask = "outcome"
 
-    def _ask_count(self, attribute: int, answer: int) -> None:
+    def give_up(self, attribute: int, initial: int | None, giver: int) -> None:
+        """Close with what no rule says: how many of an attribute there are at first, or what changes their number."""
+        plural = self.names.plural_of(attribute, self._form("asked"))
+        unknown = self._has(attribute, UNKNOWN).replace("Has", "Changed")
+        if initial is None:
+            ids, nl, fol, state = self.steps.pop()
+            nl += f" No rule says how many {plural} {self.slots['X']} has at first, so "
+            fol += f"; {unknown}"
+        else:
+            ids, state = [giver], self._has(attribute, initial)
+            nl = f"{_capital(self.premise[0])}, but no rule says how that changes the number of {plural}"
+            things = self.names.things(attribute, initial, self._form("giver"))
+            nl += f". {self.slots['X_capital']} has {things} at first; "
+            fol = f"{self.facts[0]} => {state}; {unknown}"
+        self.steps.append(Step(ids, f"{nl}how many it has then is unknown.", fol, state))
+        self._ask_count(attribute, UNKNOWN)
+
+    def _ask_count(self, attribute: int, answer: int | str) -> None:
         self.slots["plural"] = self.names.plural_of(attribute, self._form("asked"))
         self.ask, self.query, self.answer = "count", self._has(attribute, "?"), str(answer)
+        if self.changed:
+            self.ask, self.query = "changed", self.query.replace("Has", "Changed")
 
     def _has(self, attribute: int, value: int | str) -> str:
         return f"Has(x, {self.symbols['attribute'][attribute]}, {value})"

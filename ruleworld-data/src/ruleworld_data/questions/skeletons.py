@@ -21,18 +21,28 @@ class Skeleton:
 
     ``initial`` says where the queried attribute's initial value comes from: an ``entity2attr`` rule, the question
     itself, or nowhere (the answer is no final value). ``exceptions`` is how many set aside a rule of the path, or what
-    did so; None where it has none.
+    did so; None where it has none. ``changed``: the question says that the count changes. ``gap`` is the hop whose rule
+    is left out of the world, after the last one the rule of the initial value; then there is no answer.
     """
 
     path: tuple[str, ...]
     initial: Initial = None
     exceptions: int | None = None
+    changed: bool = False
+    gap: int | None = None
 
     @property
     def name(self) -> str:
-        """The path as text, e.g. ``state2attr>attrchange2attr+entity2attr``."""
-        path = ">".join(self.path) + ("+entity2attr" if self.initial == "rule" else "")
-        return path.replace("state2attr", "state2attr" + "+exception" * (self.exceptions or 0))
+        """The path as text, e.g. ``state2attr>attrchange2attr+entity2attr``; it ends with ``?`` at a gap."""
+        path, giver = ">".join(self.path[: self.gap]), "+entity2attr" if self.initial == "rule" else ""
+        if self.gap is None:
+            return path.replace("state2attr", "state2attr" + "+exception" * (self.exceptions or 0)) + giver
+        return f"{path}+?" if self.gap == len(self.path) else f"{path}>?{giver}".lstrip(">")
+
+    @property
+    def key(self) -> str:
+        """A name for streams: of different skeletons different, and that of a world without gaps where none is met."""
+        return self.name if self.gap is None else f"{replace(self, gap=None).name} without {self.gap}"
 
     @property
     def n_rules(self) -> int:
@@ -120,6 +130,9 @@ def shares_of(subtask: str, dials: Dials) -> dict[Skeleton, float]:
     if subtask == "single_rule":
         return SINGLE
     kind, _, hops = subtask.rpartition("_")
+    if kind == "unknown":
+        known, gaps = unknown(int(hops), dials)
+        return known | gaps
     return (exceptions if kind == "exceptions" else multi_hop)(int(hops), dials)
 
 
@@ -159,6 +172,25 @@ def exceptions(hops: int, dials: Dials) -> dict[Skeleton, float]:
     ]
     families = [family for family in families if family]
     return {path: 1 / len(families) / len(family) for family in families for path in family}
+
+
+def unknown(hops: int, dials: Dials) -> tuple[dict[Skeleton, float], dict[Skeleton, float]]:
+    """Return the skeletons of so many hops to a count that changes: those with an answer, and those with a gap.
+
+    Every hop, and the initial value, is the gap equally often. A creature whose counts have thresholds is not asked of.
+    """
+    shares = multi_hop(hops, dials) if hops > 1 else DOUBLE
+    known = {
+        replace(skeleton, changed=True): share
+        for skeleton, share in shares.items()
+        if skeleton.initial == "rule" and not skeleton.has_threshold
+    }
+    gaps = {
+        replace(skeleton, gap=gap): share / skeleton.n_rules
+        for skeleton, share in known.items()
+        for gap in range(skeleton.n_rules)
+    }
+    return known, gaps
 
 
 def _with_changes(prefixes: Iterable[tuple[str, ...]], hops: int, dials: Dials) -> list[Skeleton]:

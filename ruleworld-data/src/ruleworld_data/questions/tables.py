@@ -19,7 +19,7 @@ from ..spec import VERSION
 from ..world import Key, RuleBlock, Stream, World
 from ..world.forms import QUESTION_NAMES, draw_forms
 from .scene import Hop, Scene, Step
-from .skeletons import Skeleton, shares_of
+from .skeletons import Skeleton, shares_of, unknown
 from .units import Units, draw_units
 from .wording import clause_templates, question_templates
 
@@ -72,10 +72,12 @@ class Origin:
         """Draw, word and shuffle units of several skeletons."""
         proofs: list[Proof] = []
         for units in draw_units(self.world, self.split, shares, count, self.key):
-            name = units.skeleton.name
-            forms = _forms(self.world, units, ("question words", *self.key, name))
-            proofs += _prove(self, units, self.stream("wording", name), forms, clauses=clauses)
-        order = self.stream("order", *[skeleton.name for skeleton in shares]).permutation(count)
+            name = units.skeleton.key
+            world = self.world if units.skeleton.gap is None else self.world.whole
+            forms = _forms(world, units, ("question words", *self.key, name))
+            origin = replace(self, world=world)
+            proofs += _prove(origin, units, self.stream("wording", name), forms, clauses=clauses)
+        order = self.stream("order", *[skeleton.key for skeleton in shares]).permutation(count)
         return [proofs[i] for i in order.tolist()]
 
     def identity(self, start: int, stop: int) -> dict[str, pa.Array]:
@@ -90,9 +92,16 @@ class Origin:
 
 
 def chain_table(origin: Origin, count: int) -> pa.Table:
-    """Draw and word ``count`` questions of one chain each: single_rule, multi_hop or exceptions."""
-    shares = shares_of(origin.subtask, origin.world.dials)
-    return proof_table(origin, origin.proofs(shares, count, clauses=False), origin.size)
+    """Draw and word ``count`` questions of one chain each: single_rule, multi_hop, exceptions or unknown."""
+    dials = origin.world.dials
+    if origin.subtask.startswith("unknown"):
+        known, gaps = unknown(origin.size, dials)
+        proofs = origin.part("known").proofs(known, count - count // 2, clauses=False)
+        proofs += origin.part("gap").proofs(gaps, count // 2, clauses=False)
+        proofs = [proofs[i] for i in origin.stream("order").permutation(count).tolist()]
+    else:
+        proofs = origin.proofs(shares_of(origin.subtask, dials), count, clauses=False)
+    return proof_table(origin, proofs, origin.size)
 
 
 def proof_table(origin: Origin, proofs: list[Proof], hops: int) -> pa.Table:
@@ -143,16 +152,20 @@ def _prove(
     ):
         last = chain[-1]
         stated = (last["attribute"], initial) if skeleton.initial == "stated" else None
-        scene = Scene(world.names, skeleton.start, subject, stated, names, origin.version)
+        changed = skeleton.changed
+        scene = Scene(world.names, skeleton.start, subject, stated, names, origin.version, changed=changed)
         scene.begin(chain[0], amount, verb, other)
-        for kind, hop in zip(skeleton.path, chain, strict=True):
+        for kind, hop in list(zip(skeleton.path, chain, strict=True))[: skeleton.gap]:
             scene.fire(kind, hop)
             if aside and kind == "state2attr":
                 scene.set_aside(hop, aside)
-        if skeleton.initial is not None:
+        if skeleton.gap is not None:
+            known = skeleton.gap < len(chain)  # of the initial value
+            scene.give_up(last["attribute"], initial if known else None, giver)
+        elif skeleton.initial is not None:
             scene.conclude(last, initial, giver)
-            if len(chain) > 1:
-                scene.chained()
+        if skeleton.initial is not None and len(chain) > 1:
+            scene.chained()
         choices = templates(scene.start, scene.ask, origin.version)
         if not scene.slots.get("done", "done"):  # a verb without a passive
             choices = tuple(choice for choice in choices if "{done}" not in choice.text)

@@ -75,11 +75,22 @@ class UnitSource:
     """All units of one skeleton that one split of a world may use."""
 
     def __init__(self, world: World, skeleton: Skeleton, split: str) -> None:
-        self.world, self.skeleton, self.split = world, skeleton, split
-        self._rows = chains(world, skeleton.path)
-        self._by_chain = skeleton.initial is None or len(skeleton.path) > 1 or skeleton.exceptions is not None
+        self.skeleton, self.split = skeleton, split
+        self.world = world if skeleton.gap is None else world.whole
+        self._rows = chains(self.world, skeleton.path)
+        givers = np.arange(len(self.world.blocks["entity2attr"]))
+        if skeleton.gap is not None:  # in the whole world's blocks, rows of this one come first
+            for hop, kind in enumerate(skeleton.path):
+                self._keep((self._rows[hop] < len(world.blocks[kind])) == (hop != skeleton.gap))
+            size = len(world.blocks["entity2attr"])
+            givers = givers[size:] if skeleton.gap == len(skeleton.path) else givers[:size]
+        self._by_gap = skeleton.gap is not None and skeleton.gap < len(skeleton.path)
+        self._by_chain = skeleton.initial is None or len(skeleton.path) > 1
+        self._by_chain = self._by_chain or skeleton.exceptions is not None or skeleton.gap is not None
         self._exceptions: tuple[Ints, ...] = ()
-        self._share = (CHAIN_SHARES if self._by_chain else SHARES)[split]
+        # Unseen may ask about the gaps of validation, in whose questions nothing is reserved, and not about train's.
+        share = "validation" if self._by_gap and split == "unseen" else split
+        self._share = (CHAIN_SHARES if self._by_chain else SHARES)[share]
         path = skeleton.path
         if world.reserves and split in ("train", "validation", "unseen"):
             # Of unseen the rules that give an answer count: the last one, and who has what at first.
@@ -92,7 +103,7 @@ class UnitSource:
             self._keep(self._allowed(*self._ids(self._rows)))
         if len(world.threshold_driven) and skeleton.answer_type == "count" and skeleton.initial != "stated":
             # A creature of a kind has counts of its own, whose thresholds may change what is asked.
-            queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
+            queried = self.world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]]
             self._keep(np.isin(queried, world.threshold_driven) == skeleton.has_threshold)
         if "exception" in world.blocks and "state2attr" in skeleton.path:
             # What has exceptions is asked for by the sub-tasks of exceptions alone: nobody else states who is where.
@@ -101,7 +112,7 @@ class UnitSource:
             self._keep(excepted == (skeleton.exceptions is not None))
         if skeleton.start == "change":
             # Below the first responses every amount is 1: who knows a sign there knows the answer without the rule.
-            changes = world.blocks["attrchange2attr"]
+            changes = world.whole.blocks["attrchange2attr"]
             first = ~np.isin(changes["trigger_attribute"], changes["attribute"])
             self._keep(first[self._rows[0]])
         if skeleton.start == "kind":
@@ -125,10 +136,10 @@ class UnitSource:
             len(self._rows[0]), MAX_COUNT - MIN_COUNT + 1 if skeleton.initial == "stated" else 1
         )
         if skeleton.initial == "rule":
-            entity2attr, attributes = world.blocks["entity2attr"], len(world.terms["attribute"])
-            givers = np.flatnonzero(self._open("entity2attr"))
+            entity2attr, attributes = self.world.blocks["entity2attr"], len(world.terms["attribute"])
+            givers = givers[self._open("entity2attr")[givers]]
             key = entity2attr["attribute"][givers].astype(np.int64)
-            queried = world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]].astype(np.int64)
+            queried = self.world.blocks[skeleton.path[-1]]["attribute"][self._rows[-1]].astype(np.int64)
             if skeleton.has_threshold:  # whoever has the count has the attribute at the end, too
                 queried += attributes * entity2attr["entity"][self._rows[0]].astype(np.int64)
                 key += attributes * entity2attr["entity"][givers].astype(np.int64)
@@ -239,8 +250,10 @@ class UnitSource:
         return Units(skeleton, rows, initial_row, initial, amount + 1, kind, named, asides)
 
     def _ids(self, rows: list[Ints]) -> list[Ints]:
-        """Return the ids of the chain's rules."""
+        """Return the ids of the chain's rules, or of its gap alone, so that train tells nothing of the gaps of test."""
         chain = list(zip(self.skeleton.path, rows, strict=True))[self.skeleton.has_threshold :]
+        if self._by_gap:
+            chain = [chain[self.skeleton.gap or 0]]
         return [self.world.blocks[kind].ids[row] for kind, row in chain]
 
     def _open(self, kind: str) -> NDArray[np.bool_]:
@@ -253,7 +266,8 @@ class UnitSource:
 
     def _allowed(self, *key: Ints) -> NDArray[np.bool_]:
         # A chain is in one split, whatever exceptions apply.
-        salt = Stream("split", self.world.seed, replace(self.skeleton, exceptions=None).name).words(1)
+        name = "left out" if self._by_gap else replace(self.skeleton, gap=None, exceptions=None).name
+        salt = Stream("split", self.world.seed, name).words(1)
         low, high = self._share
         fraction = mix(salt, *key).astype(np.float64) / 2.0**64
         return (fraction >= low) & (fraction < high)
@@ -296,7 +310,7 @@ def draw_units(
         quota = _allocate(count, shares, limit)
         for skeleton, source in sources.items():
             if skeleton not in drawn or len(drawn[skeleton]) != quota[skeleton]:
-                drawn[skeleton] = source.draw(Stream("units", *key, skeleton.name), quota[skeleton])
+                drawn[skeleton] = source.draw(Stream("units", *key, skeleton.key), quota[skeleton])
         short = {s: len(u) for s, u in drawn.items() if len(u) < quota[s]}
         if not short:
             return [drawn[skeleton] for skeleton in shares]

@@ -73,7 +73,9 @@ def _compose(frames: str, start: str, query: str, version: str) -> tuple[Questio
     if start == "kind":
         section = f"{'kind' if query == 'count' else query}_{frames}"
         return tuple(QuestionTemplate(name, text) for name, text in data[section].items())
-    ask = data["asks"][query]
+    if query == "changed":
+        frames = "changed_frames"
+    ask = data["asks"].get(query, {})
     return tuple(
         QuestionTemplate(f"{name}.{voice}", _fill(frame, {"event": event, "ask": ask}))
         for name, frame in data[frames].items()

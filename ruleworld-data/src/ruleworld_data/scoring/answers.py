@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ..spec import UNKNOWN
+
 SCORER_VERSION = "1"
 """Raised whenever an output of a published result would score differently; stored beside every result."""
 
@@ -230,7 +232,8 @@ def score_output(output: str, gold: Sequence[str] | str) -> Score:
     Parameters
     ----------
     output : str
-        The whole text that the model wrote. Any text is allowed: one without a box scores 0.
+        The whole text that the model wrote. Any text is allowed: one without a box scores 0, but for the one word
+        "unknown".
     gold : sequence of str or str
         The ``answers`` of the question, or the same as one comma-separated string.
 
@@ -243,6 +246,8 @@ def score_output(output: str, gold: Sequence[str] | str) -> Score:
         raise ValueError(f"output must be a string, got {type(output).__name__}; pass '' for no answer")
     answers = split_answers(gold) if isinstance(gold, str) else gold
     content = parse_boxed(output)
+    if content is None and normalise(output) == UNKNOWN:  # who says nothing else needs no box
+        content = output
     parsed = [] if content is None else split_answers(content)
     share = _share(_matches(parsed, answers))
     return Score(

@@ -2,13 +2,14 @@
 
 A predictions file is JSON Lines, one ``{"id": ..., "output": ...}`` per line (further keys are ignored), or a
 parquet file with the string columns ``id`` and ``output``. ``output`` is the whole text of the model, box and
-all.
+all. Beside it may stand a ``confidence``, any finite number, higher where the answer is more sure.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,30 @@ def read_predictions(path: str | Path) -> dict[str, str]:
     return outputs
 
 
+def read_confidences(path: str | Path) -> dict[str, float] | None:
+    """Return the ``confidence`` of each question id of a predictions file, or None if it has none.
+
+    Raises
+    ------
+    ValueError
+        If only some lines have one, or one is no finite number. The rest of the file is `read_predictions`' matter.
+    """
+    path = Path(path)
+    rows = _parquet_rows(path) if path.suffix.lower() in PARQUET_SUFFIXES else _json_rows(path)
+    given = [(number, row["id"], row.get("confidence")) for number, row in rows]
+    if all(value is None for _, _, value in given):
+        return None
+    confidences: dict[str, float] = {}
+    for number, name, value in given:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            raise ValueError(
+                f"{path}, line or row {number}: confidence must be a finite number, as in 0.9, got {value!r}; give one "
+                "with every output, or with none"
+            )
+        confidences[name] = float(value)
+    return confidences
+
+
 def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -93,7 +118,8 @@ def _parquet_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             f"{path}: no column {' and '.join(map(repr, sorted(missing)))}; expected 'id' and 'output', "
             f"got {table.column_names}"
         )
-    yield from enumerate(table.select(["id", "output"]).to_pylist(), start=1)
+    wanted = [name for name in ("id", "output", "confidence") if name in table.column_names]
+    yield from enumerate(table.select(wanted).to_pylist(), start=1)
 
 
 def _short(value: object) -> str:

@@ -21,12 +21,14 @@ from numpy.typing import NDArray
 
 from ..io.builds import read_manifest
 from ..io.shards import read_shard
+from ..spec import UNKNOWN
 from ..text.fol import OPERATIONS
 from ..world import symbol
 from .answers import exact_match
 
 SHORTCUT_BAR = 0.10
 """No shortcut may score more in any sub-task, but by chance."""
+ANSWERABLE = "whether there is an answer"
 _MOST = 20_000
 """Train questions of a sub-task that are learnt from."""
 _COLUMNS = ["question", "answers", "answer_types", "facts", "queries"]
@@ -56,7 +58,8 @@ def shortcuts(build_dir: str | Path) -> dict[str, dict[str, float]]:
     Returns
     -------
     dict
-        Shortcut -> ``"all"`` (mean over sub-tasks) and every sub-task -> exact match, 0 to 1.
+        Shortcut -> ``"all"`` (mean over sub-tasks) and every sub-task -> exact match, 0 to 1; `ANSWERABLE` -> the same
+        of the sub-tasks with questions that have no answer, where a half is right blindly.
 
     Raises
     ------
@@ -72,6 +75,8 @@ def shortcuts(build_dir: str | Path) -> dict[str, dict[str, float]]:
             guesses = zip(guess(train, test), test, strict=True)
             right = [exact_match(answers, row["answers"]) for answers, row in guesses]
             scores[name][subtask] = fmean(right or [0.0])
+        if any(row["answers"] == [UNKNOWN] for row in test):
+            scores.setdefault(ANSWERABLE, {})[subtask] = _answerable(train, test)
     return {name: {"all": fmean(own.values()), **own} for name, own in scores.items()}
 
 
@@ -158,6 +163,16 @@ def _question_only(train: Rows, test: Rows) -> Guesses:
             for i, answer in zip(wanted, best, strict=True):
                 guesses[i].append(answer)
     return guesses
+
+
+def _answerable(train: Rows, test: Rows) -> float:
+    """Tell by naive Bayes on the words whether a question has an answer; return how often that is right."""
+    known, asked = (
+        [row | {"answers": [UNKNOWN if row["answers"] == [UNKNOWN] else "known"]} for row in rows]
+        for rows in (train, test)
+    )
+    guesses = _question_only(known, asked)
+    return fmean(exact_match(guess, row["answers"]) for guess, row in zip(guesses, asked, strict=True))
 
 
 def _nearest_question(train: Rows, test: Rows) -> Guesses:

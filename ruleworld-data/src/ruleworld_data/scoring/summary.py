@@ -9,7 +9,8 @@ from typing import Any
 
 from ..spec import ALL_SUBTASKS, SUBTASKS, WorldSpec, check_name
 from .answers import SCORER_VERSION, Score, score_output
-from .predictions import read_predictions
+from .predictions import read_confidences, read_predictions
+from .selective import risk_coverage_area, selective_means, selective_scores
 
 NAMES_SHOWN = 5
 RATES = ("exact_match", "strict_match", "length_mismatch", "missing_box")
@@ -56,11 +57,14 @@ def score_file(
         for name in chosen
     )
     rows = (row for table in tables for row in table.to_pylist())
-    return score_predictions(rows, predictions, allow_missing=allow_missing)
+    return score_predictions(rows, predictions, allow_missing, read_confidences(path))
 
 
 def score_predictions(
-    rows: Iterable[Mapping[str, Any]], predictions: Mapping[str, str], allow_missing: bool = False
+    rows: Iterable[Mapping[str, Any]],
+    predictions: Mapping[str, str],
+    allow_missing: bool = False,
+    confidences: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Score predictions against question rows.
 
@@ -73,6 +77,8 @@ def score_predictions(
         The output of each id, as from `read_predictions`.
     allow_missing : bool
         Score a question without prediction as 0 instead of refusing.
+    confidences : mapping of str to float, optional
+        How sure each id's output is, as from `read_confidences`.
 
     Returns
     -------
@@ -82,7 +88,8 @@ def score_predictions(
         present), ``paper`` (mean over the paper's six groups, None unless all are present) and ``subtasks``.
         The last holds, by sub-task, ``n``, ``missing``, ``exact_match``, ``strict_match`` and the shares
         ``length_mismatch`` and ``missing_box``. All rates are in 0..1; a missing prediction counts in
-        ``missing`` alone, as a score of 0.
+        ``missing`` alone, as a score of 0. Where questions without an answer are among them, a sub-task also has the
+        means of `selective_scores`; with confidences ``aurc``, the area under the risk-coverage curve.
 
     Raises
     ------
@@ -91,6 +98,8 @@ def score_predictions(
         false, or no prediction belongs to any row.
     """
     scores: dict[str, list[Score | None]] = {}
+    selective: dict[str, list[dict[str, float]]] = {}
+    sure: dict[str, list[float]] = {}
     missing: list[str] = []
     seen: set[str] = set()
     for row in rows:
@@ -103,9 +112,13 @@ def score_predictions(
         output = predictions.get(name)
         if output is None:
             missing.append(name)
-        scores.setdefault(row["subtask"], []).append(
-            None if output is None else score_output(output, row["answers"])
+        score = None if output is None else score_output(output, row["answers"])
+        scores.setdefault(row["subtask"], []).append(score)
+        selective.setdefault(row["subtask"], []).append(
+            selective_scores(score.parsed if score else (), row["answers"])
         )
+        if confidences is not None:
+            sure.setdefault(row["subtask"], []).append(confidences.get(name, min(confidences.values())))
     if not seen:
         raise ValueError("there are no questions to score against; choose a split that has rows")
     foreign = [name for name in predictions if name not in seen]
@@ -113,6 +126,12 @@ def score_predictions(
     known = [*ALL_SUBTASKS, *sorted(scores.keys() - set(ALL_SUBTASKS))]
     order = [name for name in known if name in scores]
     subtasks = {name: _summary(scores[name]) for name in order}
+    for name, summary in subtasks.items():
+        if any("refused_unknown" in own for own in selective[name]):
+            summary |= selective_means(selective[name])
+        if name in sure:
+            matches = [score.exact_match if score else 0.0 for score in scores[name]]
+            summary["aurc"] = risk_coverage_area(sure[name], matches)
     return {
         "scorer_version": SCORER_VERSION,
         "n": len(seen),

@@ -33,6 +33,9 @@ class Dials:
     exceptions : int
         Levels of rules that set others aside, 0 to 2: "If A is deeply hungry but is a tiny cat, ...", and exceptions to
         those; with them there are sub-tasks ``exceptions_1`` to ``exceptions_<hops>``.
+    unknown : bool
+        Whether a tenth of the rules is left out of the world, and sub-tasks ``unknown_1``, ... ask what half of their
+        questions need one of those rules for.
     words : float
         How often a word of a rule or a question is another one that means the same, 0 to 1. It changes texts alone:
         rules, questions, answers and ids are those of 0.
@@ -50,6 +53,7 @@ class Dials:
     thresholds: bool = False
     compare: bool = False
     exceptions: int = 0
+    unknown: bool = False
     words: float = 0.0
 
     def __post_init__(self) -> None:
@@ -59,9 +63,14 @@ class Dials:
                 continue
             if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise ValueError(f"{name} must be an integer from {least} to {most}, got {value!r}")
-        for name in ("thresholds", "compare"):
+        for name in ("thresholds", "compare", "unknown"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
+        if self.exceptions and self.unknown:
+            raise ValueError(
+                "exceptions and unknown are not combined: a rule that is left out could be what sets another aside; "
+                f"turn one of them back, got exceptions={self.exceptions} and unknown=true"
+            )
         if self.compare and self.parts < 2:
             raise ValueError(f"compare needs two parts or more, got parts={self.parts}")
         if (
@@ -123,6 +132,7 @@ class Dials:
             "multi_rule": {"parts": -(-int(size) // 2)},
             "compare": {"compare": True, "parts": max(int(size), PAPER_POINT.parts)},
             "exceptions": {"exceptions": 2, "hops": max(int(size), PAPER_POINT.hops)},
+            "unknown": {"unknown": True, "hops": max(int(size), PAPER_POINT.hops)},
         }
         turned = needed[kind].items()
         return replace(self, **{k: v for k, v in turned if getattr(self, k) == getattr(PAPER_POINT, k)})
@@ -159,9 +169,10 @@ def subtasks_of(dials: Dials) -> tuple[str, ...]:
     chains = (f"multi_hop_{hops}" for hops in range(2, dials.hops + 1))
     compared = (f"compare_{parts}" for parts in range(2, dials.parts + 1) if dials.compare)
     excepted = (f"exceptions_{hops}" for hops in range(1, dials.hops + 1) if dials.exceptions)
-    return ("single_rule", *widths, *chains, *compared, *excepted)
+    gaps = (f"unknown_{hops}" for hops in range(1, dials.hops + 1) if dials.unknown)
+    return ("single_rule", *widths, *chains, *compared, *excepted, *gaps)
 
 
-_FURTHEST = Dials(hops=8, parts=8, compare=True, exceptions=2)
-ALL_SUBTASKS = (*SUBTASKS, *(name for name in subtasks_of(_FURTHEST) if name not in SUBTASKS))
+_FURTHEST = (Dials(hops=8, parts=8, compare=True, exceptions=2), Dials(hops=8, unknown=True))
+ALL_SUBTASKS = tuple(dict.fromkeys((*SUBTASKS, *subtasks_of(_FURTHEST[0]), *subtasks_of(_FURTHEST[1]))))
 """The paper's sub-tasks, and those that only dials bring."""

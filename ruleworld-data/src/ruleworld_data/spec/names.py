@@ -25,7 +25,7 @@ SUBTASKS = (
     *(f"multi_rule_{width}" for width in range(2, 9)),
     *(f"multi_hop_{hops}" for hops in range(2, 5)),
 )
-CHAINS = ("multi_hop", "exceptions")
+CHAINS = ("multi_hop", "exceptions", "unknown")
 """How sub-tasks of chains begin: one question, of as many steps as the name says."""
 CONFIGS = (*SUBTASKS, "rules")
 OPERATORS = ("minus", "plus")
@@ -38,6 +38,8 @@ HELDOUT_IDS = 10_000_000
 HEADLINE_SPLITS = ("unseen", "heldout", "test")
 """The order of scores: first where memory of train is of no use."""
 RULE_SPLITS = ("train", "heldout")
+UNKNOWN = "unknown"
+"""The answer where the rules do not say."""
 MINI_FOLDS = 5
 MINI_FOLD_SIZE = 10
 """The paper's protocol: five seeds, ten questions a sub-task each."""

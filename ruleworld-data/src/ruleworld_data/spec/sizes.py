@@ -17,6 +17,11 @@ MIN_CHAINS = 64
 """Chains of each path that a world needs, so that every split has some."""
 
 
+def left_out(rules: int) -> int:
+    """Return how many rules of a type are left out of a world of unknowns: a tenth, and one at least."""
+    return -(-rules // 10)
+
+
 def _by_subtask(*counts: int) -> dict[str, int]:
     return dict(zip(SUBTASKS, counts, strict=True))
 
@@ -43,6 +48,8 @@ class WorldSizes:
         As above; 2 and 2 in the paper's world.
     crowd : int or None
         ``state2attr`` rules of every state that an action or an environment leads to; None: as it falls.
+    unknown : bool
+        Whether rules of the paper's types are left out of the world once it is drawn.
     """
 
     entities: int = 960
@@ -59,10 +66,11 @@ class WorldSizes:
     levels: int = 2
     colours: int = 2
     crowd: int | None = None
+    unknown: bool = False
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if name != "crowd":
+            if name not in ("crowd", "unknown"):
                 check_count(name, value)
         plain = self.levels == self.colours == 2 and not self.count2state
         if self.entities < 2 or self.attributes < 4 or (plain and self.attributes % 4):
@@ -147,8 +155,11 @@ class WorldSizes:
             "state2attr": open_ + self.fixed_rules,
         }
 
-    def rule_counts(self) -> dict[str, int]:
-        """Return the number of rules by type, in the order of `RULE_TYPES` and, where there are any, `EXTRA_TYPES`."""
+    def rule_counts(self, subset: dict[str, int] | None = None) -> dict[str, int]:
+        """Return the number of rules by type, in the order of `RULE_TYPES` and, where there are any, `EXTRA_TYPES`.
+
+        ``subset`` has the rules of the types of which a part is taken, before any are left out.
+        """
         counts = {
             "entity2attr": self.entity2attr,
             "attrchange2attr": self.attrchange2attr,
@@ -158,6 +169,9 @@ class WorldSizes:
             "env2state": self.environments,
             "state2attr": self.state2attr,
         }
+        counts |= subset or {}
+        if self.unknown:
+            counts = {name: count - left_out(count) for name, count in counts.items()}
         return counts | {name: count for name in EXTRA_TYPES if (count := getattr(self, name))}
 
     def turned(self, dials: Dials) -> WorldSizes:
@@ -182,6 +196,7 @@ class WorldSizes:
             colours=colours,
             crowd=dials.crowd,
             exceptions=dials.exceptions,
+            unknown=dials.unknown,
             **dict.fromkeys(("entity2attr", "attrchange2attr", "state2attr"), 0),
         )
         least, most = -(-MIN_CHAINS // self.actions), min(shape.colour_sizes()) - 2
@@ -252,7 +267,7 @@ class Scale:
 
     def rule_count(self) -> int:
         """Return the number of rules of the scale."""
-        return sum((self.sizes.rule_counts() | (self.subset or {})).values())
+        return sum(self.sizes.rule_counts(self.subset).values())
 
     def turned(self, dials: Dials) -> Scale:
         """Return the scale with these dials.
@@ -281,9 +296,10 @@ class Scale:
         has one question for every kind that has the attribute at its end. Three standard deviations are left to
         chance.
         """
-        sizes, counts = self.sizes, self.sizes.rule_counts() | (self.subset or {})
+        sizes, counts = self.sizes, self.sizes.rule_counts(self.subset)
         crowd = sizes.crowd or counts["state2attr"] * min(sizes.colour_sizes()) / sizes.slots()["state2attr"]
-        chains = 0.9 * share * sizes.actions * crowd
+        stays = 0.9**2 if sizes.unknown else 1  # the rules of an action's and an environment's route
+        chains = 0.9 * share * sizes.actions * crowd * stays
         givers = 0.8 * counts["entity2attr"] / sizes.attributes
         return int(max(0.0, chains - 3 * chains**0.5) * givers)
 

@@ -92,7 +92,8 @@ class WorldSpec:
             return self.drawn.sized.rule_count()
         scale, train = self.drawn.sized, self.split == "train"
         rows = scale.train.get(config, scale.train[SUBTASKS[-1]]) if train else scale.evaluation[self.split]
-        if self.dials.structure == PAPER_POINT or not config.startswith(CHAINS) or config == "multi_hop_2":
+        short = config in ("multi_hop_2", "unknown_1", "unknown_2")
+        if self.dials.structure == PAPER_POINT or not config.startswith(CHAINS) or short:
             return rows
         unseen, size = self.split == "unseen", int(config.rsplit("_", 1)[1])
         part, least = 0.5 if train or unseen else 0.25, MINI_FOLDS * MINI_FOLD_SIZE
@@ -106,9 +107,7 @@ class WorldSpec:
             room, least = (room // RESERVED, 5) if unseen else (room, least)
         else:
             # A thin crowd has few chains. Three hops have four paths through a state that is led to.
-            room = scale.chain_room(part / RESERVED**2 if unseen else part) * (
-                4 if config == "multi_hop_3" else 1
-            )
+            room = scale.chain_room(part / RESERVED**2 if unseen else part) * (4 if size == 3 else 1)
         return min(rows, max(least, room // 10 * 10))
 
 

@@ -68,12 +68,14 @@ class Query(NamedTuple):
     For ``state``, ``term`` names the cause: an action, or ``in`` for the environment. ``state_of_count`` is the state
     that the count of attribute ``term`` gives. ``sum``, ``difference``, ``highest`` and ``most`` compare the counts
     that their ``parts`` ask for, each of another individual; ``most`` asks for the kind of whoever has the highest.
+    With ``changed`` the count must have changed, else there is no answer.
     """
 
     kind: str
     who: str
     term: str = ""
     parts: tuple[Query, ...] = ()
+    changed: bool = False
 
     @property
     def counts(self) -> tuple[Query, ...]:
@@ -151,8 +153,9 @@ def parse_state(text: str) -> Fact:
 def parse_query(text: str) -> Query:
     """Parse a query: ``Has(x, Mineral_fur, ?)``, ``In(x, ?)``, ``State(x, ?, Chase)`` or ``State(x, ?, In)``.
 
-    ``State(x, ?, Has, Mineral_fur)`` asks for the state that a count gives, and
-    ``Sum(Has(x1, Mineral_fur, ?), Has(x2, Neat_fin, ?))`` compares counts, as do ``Difference``, ``Highest``, ``Most``.
+    ``State(x, ?, Has, Mineral_fur)`` asks for the state that a count gives, ``Changed(x, Mineral_fur, ?)`` for a count
+    that changes, and ``Sum(Has(x1, Mineral_fur, ?), Has(x2, Neat_fin, ?))`` compares counts, as do ``Difference``,
+    ``Highest``, ``Most``.
 
     Raises
     ------
@@ -170,8 +173,8 @@ def parse_query(text: str) -> Query:
         return Query(operation[1].lower(), "", "", parts)
     name, args = _atom(text, "query")
     who = args[0] if re.fullmatch("[xy][1-8]?", args[0]) else None
-    if name == "Has" and len(args) == 3 and args[2] == "?" and who:
-        return Query("has", who, _plain(args[1], "query", text))
+    if name in ("Has", "Changed") and len(args) == 3 and args[2] == "?" and who:
+        return Query("has", who, _plain(args[1], "query", text), changed=name == "Changed")
     if name == "In" and args[1:] == ["?"] and who:
         return Query("in", who)
     if name == "State" and len(args) == 3 and args[1] == "?" and who:
@@ -179,8 +182,8 @@ def parse_query(text: str) -> Query:
     if name == "State" and len(args) == 4 and args[1:3] == ["?", "Has"] and who:
         return Query("state_of_count", who, _plain(args[3], "query", text))
     expected = (
-        "Has(x, Attribute, ?), In(x, ?), State(x, ?, Action), State(x, ?, In), State(x, ?, Has, Attribute) or counts "
-        "to compare, as in Sum(Has(x1, Attribute, ?), Has(x2, Attribute, ?))"
+        "Has(x, Attribute, ?), Changed(x, Attribute, ?), In(x, ?), State(x, ?, Action), State(x, ?, In), "
+        "State(x, ?, Has, Attribute) or counts to compare, as in Sum(Has(x1, Attribute, ?), Has(x2, Attribute, ?))"
     )
     raise unreadable("query", text, expected)
 

@@ -13,13 +13,13 @@ from multiprocessing import get_context
 import numpy as np
 
 from ..io.workers import start_worker
-from ..spec import OPERATORS
+from ..spec import OPERATORS, UNKNOWN
 from ..text import Fact, Query, parse_facts, parse_query, parse_state
 from ..text.fol import INSTEAD
 from ..world import Ints, symbol
 from .asp import BATCH, AspSolver
 from .cones import Cones
-from .executor import Derivation, execute, lowest_counts
+from .executor import Derivation, Firing, execute, fired, lowest_counts
 from .index import RuleIndex
 from .mentions import unmentioned
 from .report import Check, Findings, StageProgress
@@ -157,13 +157,16 @@ class AnswerChecker:
             except ValueError as error:
                 check.fail(f"{question.source}: {error}")
                 continue
-            if proof.answer != question.answer:
+            if (proof.answer or UNKNOWN) != question.answer:
                 check.fail(_disagree(question, proof.answer))
+            elif question.answer == UNKNOWN:
+                proof = self._steps_taken(question)
             elif name != "gold" and set(proof.rule_ids) != set(gold):
                 check.fail(f"{question.source}: follows from rules {proof.rule_ids}, gold is {gold}")
             if name == "gold":
                 self._check_steps(question, proof, findings)
-                self._check_needed(gold, facts, query, question.source, findings["needed"])
+                if question.answer != UNKNOWN:
+                    self._check_needed(gold, facts, query, question.source, findings["needed"])
         findings["C6"].checked += 1
         for attribute, count in lowest_counts(facts, query, self.index).items():
             if count < 0:
@@ -188,6 +191,14 @@ class AnswerChecker:
             for left in [rule_id for rule_id in own if level_of[rule_id] == level]:
                 if outcome([rule_id for rule_id in own if rule_id != left]) == whole:
                     check.fail(f"{source}: the answer is {whole!r} without the gold rule {left} too")
+
+    def _steps_taken(self, question: SubQuestion) -> Derivation:
+        """Return what the gold rules of a question without an answer conclude: those that fire."""
+        gold = question.rule_ids
+        rules = self.base.rules.iloc[self.base.find(gold)]
+        terms = frozenset([*rules["premise"], *rules["conclusion"]])
+        facts = fired(question.facts, question.query, self.index.only(gold), terms)
+        return Derivation(None, tuple(Firing(rule, facts[rule]) for rule in gold if rule in facts))
 
     def _check_steps(self, question: SubQuestion, proof: Derivation, findings: Findings) -> None:
         steps, texts = findings["steps"], findings["step_texts"]
@@ -236,7 +247,7 @@ class AnswerChecker:
                     check.fail(*[str(error)] * len(part))
                     continue
                 for question, answers in zip(part, values, strict=True):
-                    if answers != (question.answer,):
+                    if (answers or (UNKNOWN,)) != (question.answer,):
                         check.fail(_disagree(question, " or ".join(answers) or None))
 
 
@@ -282,13 +293,14 @@ def _step_problem(
     """Compare one step's FOL and state to what its rules conclude; return what is wrong, or nothing.
 
     The FOL is one ``premise => conclusion`` per rule and, if the step changes the attribute that is ``asked`` for (a
-    query and its answer), the sum.
+    query and its answer), the sum, or that it is unknown.
     """
     if not facts:
         return "it has no rules"
     pieces = step.fol.split("; ")
-    adds_up = asked is not None and asked[0].kind == "has" and facts[0].kind == "change"
-    total = pieces.pop() if adds_up else ""
+    unknown = asked is not None and asked[1] == UNKNOWN
+    adds_up = asked is not None and asked[0].kind == "has" and facts[0].kind == "change" and not unknown
+    total = pieces.pop() if adds_up or unknown else ""
     if len(pieces) != len(facts):
         return f"{step.fol!r} has {len(pieces)} inferences, its rules make {len(facts)}"
     for piece, fact in zip(pieces, facts, strict=True):
@@ -298,6 +310,10 @@ def _step_problem(
         if not {*parse_facts(premise)} <= {*before}:
             return f"{piece!r} starts from something that does not hold"
     state = [fact for fact in facts if fact.kind == facts[0].kind][-1]  # what sets aside comes last
+    if unknown and asked:
+        query = asked[0]
+        if total != (wanted := f"Changed({query.who}, {symbol(query.term)}, {UNKNOWN})"):
+            return f"{total!r} should be {wanted}"
     if adds_up and asked:
         query, answer = asked
         initial = next((f.number for f in (*facts, *before) if f.kind == "has" and f.term == query.term), "")

@@ -172,7 +172,8 @@ def _queries(scope: int, query: Query, terms: Codes) -> list[str]:
 def _query(scope: int, query: Query, terms: Codes) -> str:
     who = _individual(query.who)
     if query.kind == "has":
-        return f"ask_count({scope},{who},{terms[query.term]})."
+        condition = f" must_change({scope})." if query.changed else ""
+        return f"ask_count({scope},{who},{terms[query.term]}).{condition}"
     if query.kind == "in":
         return f"ask_place({scope},{who})."
     cause = "count" if query.kind == "state_of_count" else "action"

@@ -117,9 +117,26 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
     start = _one(scope.counts(attribute, query.term), query)
     if start.answer is None:
         return start
-    events = [event for event in scope.events(attribute, query.term) if event.attribute == attribute]
+    events = scope.events(rules.reaching(attribute), query.term)
+    events = [event for event in events if event.attribute == attribute]
+    if query.changed and not events:
+        return Derivation(None, ())
     total = int(start.answer) + sum(event.delta for event in events)
     return Derivation(str(total), (*(firing for event in events for firing in event.path), *start.firings))
+
+
+def fired(
+    facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex, attributes: frozenset[int]
+) -> dict[int, Fact]:
+    """Return what every rule that fires concludes about the queried individual, of attributes about some alone.
+
+    Rules on the way to an answer that there is not are found so.
+    """
+    query, scope = _read(facts, query, rules)
+    paths = [path for _, path in scope.places()] + [path for *_, path in scope.states()]
+    paths += [path for code in attributes for _, path in scope.counts(code, rules.terms.names[code])]
+    paths += [event.path for event in scope.events(attributes, query.term)]
+    return {firing.rule_id: firing.fact for path in paths for firing in path}
 
 
 def lowest_counts(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -> dict[str, int]:
@@ -142,7 +159,7 @@ def lowest_counts(facts: str | Iterable[Fact], query: str | Query, rules: RuleIn
         name = rules.terms.names[code] if code >= 0 else query.term
         for value, _ in scope.counts(code, name):
             lowest[code] = min(lowest.get(code, value), value)
-    for event in scope.events(attribute, query.term):
+    for event in scope.events(rules.reaching(attribute), query.term):
         if event.attribute in lowest:
             lowest[event.attribute] += min(event.delta, 0)
     return {rules.terms.names[code] if code >= 0 else query.term: value for code, value in lowest.items()}
@@ -245,9 +262,8 @@ class _Scope:
                     counts.append((effect.delta, (Firing(effect.rule_id, has),)))
         return counts
 
-    def events(self, attribute: int, name: str) -> list[Event]:
-        """All changes of the attribute and of those that can change it, causes before effects."""
-        reaching = self.rules.reaching(attribute)
+    def events(self, reaching: frozenset[int], name: str) -> list[Event]:
+        """All changes of some attributes, causes before effects; ``name`` is the queried one's."""
         events = [event for event in self._first_events(reaching, name) if event.attribute in reaching]
         for event in events:  # grows while it is walked
             for effect in self.rules.fire("attrchange2attr", event.attribute, int(event.delta > 0)):

@@ -13,7 +13,7 @@ from typing import Any
 from ..io.builds import read_manifest, world_spec
 from ..scoring.memory import memory
 from ..scoring.shortcuts import SHORTCUT_BAR, bar, shortcuts
-from ..spec import splits_of
+from ..spec import UNKNOWN, splits_of
 from .files import check_shards
 from .mentions import plain_words
 from .report import Findings, StageProgress, printable
@@ -127,9 +127,12 @@ def _duplicates(texts: dict[str, list[int]]) -> dict[str, int]:
 
 
 def _blind(scan: Scan, rows: list[QuestionRow]) -> float:
-    """Return what a blind choice scores: of a comparison's creatures one is the answer."""
-    queries = [scan.subquestions[row.numbers[0]].query for row in rows]
-    return _mean(1 / query.count("Has(") if query.startswith("Most(") else 0.0 for query in queries)
+    """Return what a blind choice scores: of a comparison's creatures one is the answer, and ``unknown`` of a half."""
+    first = [scan.subquestions[row.numbers[0]] for row in rows]
+    return _mean(
+        1 / known.query.count("Has(") if known.query.startswith("Most(") else known.answer == UNKNOWN
+        for known in first
+    )
 
 
 def _subtask(scan: Scan, rows: list[QuestionRow], uses: Counter[int]) -> dict[str, Any]:

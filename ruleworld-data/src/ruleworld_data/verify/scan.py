@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from ..io.shards import Shard
-from ..spec import CHAINS, MINI_FOLD_SIZE, MINI_FOLDS
+from ..spec import CHAINS, MINI_FOLD_SIZE, MINI_FOLDS, UNKNOWN
 from ..text.fol import OPERATIONS
 from ..world import Ints
 from .mentions import question_problems
@@ -65,7 +65,12 @@ class SubQuestion:
 
     @property
     def lesson(self) -> tuple[str, tuple[int, ...], tuple[str, ...], str]:
-        """What a learner could remember of it, whoever it is about: rules, numbers and answer."""
+        """What a learner could remember of it, whoever it is about: rules, numbers and answer.
+
+        Where there is no answer, rules do not tell what is asked.
+        """
+        if self.answer == UNKNOWN:
+            return self.world_id, (), (self.facts, self.query), UNKNOWN
         numbers = tuple(_NUMBER.findall(self.facts))
         return self.world_id, tuple(sorted(self.rule_ids)), numbers, self.answer
 
@@ -190,7 +195,12 @@ def _skeleton(base: RuleBase, types: Ints, subquestion: SubQuestion) -> str:
     rows = base.find(subquestion.rule_ids).tolist()
     names = iter([ALL_TYPES[types[row]] if row >= 0 else "?" for row in rows])
     steps = ["+".join(next(names) for _ in step.rule_ids) for step in subquestion.steps]
-    return (" & " if subquestion.query.startswith(OPERATIONS) else ">").join(steps)
+    skeleton = (" & " if subquestion.query.startswith(OPERATIONS) else ">").join(steps)
+    if subquestion.answer != UNKNOWN:
+        return skeleton
+    # The last step has the rule of the initial value where another one is missing.
+    before, giver, _ = skeleton.rpartition("entity2attr")
+    return f"{before}?+{giver}" if giver else f"{skeleton}+?"
 
 
 def _check_repeats(scan: Scan) -> None:
@@ -247,7 +257,8 @@ def _lines_up(row: dict[str, Any], shard: Shard) -> bool:
         return False
     *scope, steps = map(len, lists)
     least, most = (2, shard.dials.parts) if shard.config.startswith("multi_rule") else (1, 1)
-    if steps != (scope[0] if shard.config.startswith("multi_rule") else _size(shard)):
+    most_steps = scope[0] if shard.config.startswith("multi_rule") else _size(shard)
+    if steps != most_steps and not (row["answers"] == [UNKNOWN] and 1 <= steps < most_steps):
         return False
     return len(set(scope)) == 1 and least <= scope[0] <= most
 

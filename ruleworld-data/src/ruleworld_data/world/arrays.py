@@ -72,6 +72,10 @@ class RuleBlock:
     def __getitem__(self, name: str) -> Ints:
         return self.columns[name]
 
+    def __add__(self, other: RuleBlock) -> RuleBlock:
+        columns = {name: np.concatenate([values, other[name]]) for name, values in self.columns.items()}
+        return RuleBlock(self.type, np.concatenate([self.ids, other.ids]), columns)
+
     def take(self, rows: Ints | slice | EllipsisType) -> RuleBlock:
         """Return the block with only some rows."""
         return RuleBlock(self.type, self.ids[rows], {k: v[rows] for k, v in self.columns.items()})
@@ -100,6 +104,8 @@ class World:
         kind they are asked along such a path only.
     reserves : bool
         Whether some rules are kept for the split ``unseen`` (see `reserved`), from data 1.2 on.
+    left_out : World or None
+        The rules of the same terms that are left out of this world; questions without an answer need one of them.
     """
 
     world_id: str
@@ -110,6 +116,7 @@ class World:
     dials: Dials = PAPER_POINT
     threshold_driven: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
     reserves: bool = False
+    left_out: World | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks.values())
@@ -144,7 +151,18 @@ class World:
     def restrict(self) -> World:
         """Return the same world with only the rules of its subset; their ids do not change."""
         blocks = {name: block.take(self.subset_rows.get(name, ...)) for name, block in self.blocks.items()}
-        return replace(self, blocks=blocks, subset_rows={})
+        others = self.left_out and self.left_out.restrict()
+        return replace(self, blocks=blocks, subset_rows={}, left_out=others)
+
+    @cached_property
+    def whole(self) -> World:
+        """The world with what is left out of it: in every block the rows of this world come first."""
+        if self.left_out is None:
+            return self
+        blocks = self.blocks | {
+            name: self.blocks[name] + block for name, block in self.left_out.blocks.items()
+        }
+        return replace(self, blocks=blocks, subset_rows={}, left_out=None)
 
     @cached_property
     def derived(self) -> dict[Any, Any]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ..spec import PAPER_POINT, Dials, WorldSizes, check_seed
 from .arrays import MAX_COUNT, MAX_CUT, MIN_COUNT, MIN_CUT, PLUS, RuleBlock, World
 from .exceptions import Excepting
+from .gaps import leave_out
 from .streams import Ints, Stream, keyed_integers
 from .vocabulary import load_vocabulary
 
@@ -34,7 +35,8 @@ def build_world(
     ``sizes`` and ``subset`` are those that the dials make of a scale's (`Scale.turned`).
     """
     check_seed(seed)
-    return _Drawing(seed, sizes, subset or {}, heldout, dials).world()
+    drawing = _Drawing(seed, sizes, subset or {}, heldout, dials)
+    return leave_out(drawing.world(), drawing._key()) if dials.unknown else drawing.world()
 
 
 class _Drawing(Excepting):

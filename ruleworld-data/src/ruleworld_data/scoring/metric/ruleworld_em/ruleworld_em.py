@@ -3,7 +3,13 @@
 # evaluate reads the import lines of this file with a regular expression: one module per line.
 import datasets
 import evaluate
-from ruleworld_data.scoring import score_output
+from ruleworld_data.scoring import (
+    risk_coverage_area,
+    score_output,
+    selective_means,
+    selective_scores,
+    split_answers,
+)
 
 _DESCRIPTION = """
 Exact match on the comma-separated answer list in the last complete box of a model's output, as in the
@@ -16,11 +22,16 @@ Args:
     predictions (list of str): whole model outputs, each with its answers in \\\\boxed{...}.
     references (list of list of str, or list of str): the gold answers of each question, as a list or as one
         comma-separated string.
+    confidences (list of float, optional): how sure each output is, higher where more so.
 Returns:
     exact_match (float): mean position-wise score, 0 to 1.
     strict_match (float): share of outputs with every position right.
     length_mismatch (float): share of outputs whose box holds another number of answers than the gold list.
     missing_box (float): share of outputs without a complete box.
+    Where "unknown" is among the references: coverage (share of questions answered, not refused as unknown),
+        answered_match (exact match of these), refused_unknown (share refused of the questions without an answer) and
+        refused_known (share refused of the others).
+    With confidences: aurc, the area under the risk-coverage curve.
 Examples:
     >>> metric = evaluate.load("ruleworld_em")
     >>> metric.compute(predictions=["\\\\boxed{12, stone bridge}"], references=[["12", "desert"]])
@@ -68,7 +79,16 @@ class RuleWorldEM(evaluate.Metric):
             raise ValueError("references mix lists and strings; give all as lists or all as strings")
         super().add_batch(predictions=predictions, references=references, **kwargs)
 
-    def _compute(self, predictions, references):
-        scores = [score_output(output, gold) for output, gold in zip(predictions, references, strict=True)]
+    def _compute(self, predictions, references, confidences=None):
+        golds = [split_answers(gold) if isinstance(gold, str) else gold for gold in references]
+        scores = [score_output(output, gold) for output, gold in zip(predictions, golds, strict=True)]
         names = ("exact_match", "strict_match", "length_mismatch", "missing_box")
-        return {name: sum(getattr(score, name) for score in scores) / len(scores) for name in names}
+        means = {name: sum(getattr(score, name) for score in scores) / len(scores) for name in names}
+        if ["unknown"] in golds:
+            refusals = (
+                selective_scores(score.parsed, gold) for score, gold in zip(scores, golds, strict=True)
+            )
+            means |= selective_means(refusals)
+        if confidences is not None:
+            means["aurc"] = risk_coverage_area(confidences, [score.exact_match for score in scores])
+        return means

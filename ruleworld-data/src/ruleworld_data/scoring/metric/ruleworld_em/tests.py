@@ -16,4 +16,18 @@ test_cases = [
         "references": ["12, 3", "7", "deeply hungry", "4"],
         "result": {"exact_match": 0.25, "strict_match": 0.25, "length_mismatch": 0.25, "missing_box": 0.25},
     },
+    {
+        "predictions": [r"\boxed{unknown}", r"\boxed{9}", r"\boxed{7}", r"\boxed{unknown}"],
+        "references": [["unknown"], ["unknown"], ["7"], ["8"]],
+        "result": {
+            "exact_match": 0.5,
+            "strict_match": 0.5,
+            "length_mismatch": 0.0,
+            "missing_box": 0.0,
+            "coverage": 0.5,
+            "answered_match": 0.5,
+            "refused_unknown": 0.5,
+            "refused_known": 0.5,
+        },
+    },
 ]

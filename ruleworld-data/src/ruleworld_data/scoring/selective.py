@@ -1,0 +1,79 @@
+"""Scores of those who may refuse: questions of which some have no answer, and answers that come with a confidence.
+
+To answer ``unknown`` is to refuse. An output without a box refuses nothing; it is a wrong answer.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from statistics import fmean
+
+from ..spec import UNKNOWN
+from .answers import exact_match, same_answer
+
+SELECTIVE = ("coverage", "answered_match", "refused_unknown", "refused_known")
+
+
+def selective_scores(answers: Sequence[str], gold: Sequence[str]) -> dict[str, float]:
+    """Score one output by what it refuses.
+
+    Parameters
+    ----------
+    answers : sequence of str
+        What its box holds; empty without a box.
+    gold : sequence of str
+
+    Returns
+    -------
+    dict
+        ``coverage``, 1 if it answers and 0 if it refuses; ``answered_match``, its exact match, if it answers; 1 if it
+        refuses, else 0, as ``refused_unknown`` of a question without an answer, where to refuse is right, and as
+        ``refused_known`` of any other, where it is wrong.
+    """
+    refused = len(answers) > 0 and all(same_answer(answer, UNKNOWN) for answer in answers)
+    scores = {"coverage": float(not refused)}
+    if not refused:
+        scores["answered_match"] = exact_match(answers, gold)
+    scores["refused_unknown" if list(gold) == [UNKNOWN] else "refused_known"] = float(refused)
+    return scores
+
+
+def selective_means(scores: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of each of `selective_scores` over the outputs that have it, in the order of `SELECTIVE`."""
+    values: dict[str, list[float]] = defaultdict(list)
+    for own in scores:
+        for name, value in own.items():
+            values[name].append(value)
+    return {name: fmean(values[name]) for name in SELECTIVE if name in values}
+
+
+def risk_coverage_area(confidences: Sequence[float], scores: Sequence[float]) -> float:
+    """Return the area under the risk-coverage curve: 0 if all is right, and lower the better errors are foreseen.
+
+    The risk at coverage k / n is the mean error, 1 less the score, of the k outputs of highest confidence; the area is
+    its mean over k from 1 to n. Of equal confidences any order counts as much: each has their mean error. A refusal is
+    an output as any other, right where there is no answer.
+
+    Raises
+    ------
+    ValueError
+        If there are no outputs, not one confidence for each, or one that is no number.
+    """
+    if not len(scores) or len(confidences) != len(scores):
+        raise ValueError(
+            f"a confidence is needed for each of the outputs, got {len(confidences)} for {len(scores)}"
+        )
+    errors: dict[float, list[float]] = defaultdict(list)
+    for confidence, score in zip(confidences, scores, strict=True):
+        if not isfinite(confidence):
+            raise ValueError(f"a confidence must be a finite number, got {confidence!r}")
+        errors[confidence].append(1 - score)
+    number, total, area = 0, 0.0, 0.0
+    for confidence in sorted(errors, reverse=True):
+        equals = errors[confidence]
+        for _ in equals:
+            number, total = number + 1, total + fmean(equals)
+            area += total / number
+    return area / number

@@ -1,0 +1,108 @@
+"""Refusals and confidences: hand-made cases, and the area under the risk-coverage curve by brute force."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from statistics import fmean
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ruleworld_data.environments import EnvConfig, instance
+from ruleworld_data.environments import score as reward
+from ruleworld_data.plugins.common import output_scores
+from ruleworld_data.scoring import (
+    read_confidences,
+    risk_coverage_area,
+    score_output,
+    score_predictions,
+    selective_means,
+    selective_scores,
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "right"),
+    [
+        (r"\boxed{unknown}", 1.0),
+        (r"So it is \boxed{\text{Unknown}.}", 1.0),
+        (r"\boxed{UNKNOWN}", 1.0),
+        ("Unknown.", 1.0),  # nothing else is said
+        ("The number is unknown.", 0.0),
+        (r"\boxed{none of the rules says}", 0.0),
+        (r"\boxed{not unknown}", 0.0),
+        (r"\boxed{unknown, 12}", 0.0),
+        (r"\boxed{12}", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_what_says_unknown(output, right):
+    assert (
+        score_output(output, ["unknown"]).exact_match
+        == output_scores(output, ["unknown"])["exact_match"]
+        == right
+    )
+
+
+GOLD = {"a": ["unknown"], "b": ["unknown"], "c": ["12"], "d": ["7"], "e": ["9"]}
+OUTPUTS = dict(zip(GOLD, ("unknown", "9", "unknown", "7", "8"), strict=True))
+ROWS = [{"id": name, "subtask": "unknown_2", "answers": gold} for name, gold in GOLD.items()]
+MEANS = {"coverage": 0.6, "answered_match": 1 / 3, "refused_unknown": 0.5, "refused_known": 1 / 3}
+
+
+def test_means_by_hand():
+    """Of three answered one is right; one of two unknown and one of three known ones are refused."""
+    assert selective_means(selective_scores([OUTPUTS[name]], GOLD[name]) for name in GOLD) == pytest.approx(
+        MEANS
+    )
+    outputs = {name: rf"\boxed{{{answer}}}" for name, answer in OUTPUTS.items()}
+    confidences = {"a": 0.9, "d": 0.8, "b": 0.5, "c": 0.5, "e": 0.1}
+    result = score_predictions(ROWS, outputs, confidences=confidences)["subtasks"]["unknown_2"]
+    assert {name: result[name] for name in MEANS} == pytest.approx(MEANS)
+    assert result["aurc"] == pytest.approx(fmean([0, 0, 1 / 3, 2 / 4, 3 / 5]))
+    assert "coverage" not in score_predictions(ROWS[2:], outputs)["subtasks"]["unknown_2"]
+    assert selective_scores([], ["unknown"])["coverage"] == 1  # without a box nothing is refused
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0.0, 0.5, 1.0])), min_size=1, max_size=6))
+def test_area_by_brute_force(pairs):
+    """Over all orders of equal confidences, the mean of the mean error of the first k."""
+    areas = []
+    for order in itertools.permutations(pairs):
+        if all(one[0] >= two[0] for one, two in itertools.pairwise(order)):
+            errors = [1 - score for _, score in order]
+            areas.append(fmean(fmean(errors[:k]) for k in range(1, len(errors) + 1)))
+    assert risk_coverage_area(*zip(*pairs, strict=True)) == pytest.approx(fmean(areas))
+
+
+def test_confidences_of_a_file(tmp_path):
+    path = tmp_path / "outputs.jsonl"
+
+    def write(*confidences):
+        rows = (
+            {"id": str(i), "output": ""} | ({} if c is None else {"confidence": c})
+            for i, c in enumerate(confidences)
+        )
+        path.write_text("\n".join(map(json.dumps, rows)))
+        return path
+
+    assert read_confidences(write(None, None)) is None
+    assert read_confidences(write(1, 0.25)) == {"0": 1.0, "1": 0.25}
+    for bad in (None, "high", True, float("nan")):
+        with pytest.raises(
+            ValueError, match=rf"line or row 2: confidence must be a finite number.*got {bad!r}"
+        ):
+            read_confidences(write(0.5, bad))
+    with pytest.raises(ValueError, match="got 1 for 2"):
+        risk_coverage_area([0.5], [1, 0])
+
+
+def test_a_reward_accepts_it():
+    config = EnvConfig(subtasks=("unknown_2",), pool_size=50)
+    made = [instance(config, index) for index in range(8)]
+    assert {"unknown"} in [set(one.metadata["answers"]) for one in made]
+    for one in made:
+        assert reward(one.answer, one.metadata).reward == 1
+        unknown = one.metadata["answers"] == ["unknown"]
+        assert reward(r"\boxed{unknown}", one.metadata).exact == unknown
