@@ -10,16 +10,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 13_250,
-    "dynarule": 10_050,
-    "benchmarks": 14_250,
-    "tests": 26_050,
+    "ruleworld-data": 14_940,
+    "dynarule": 12_250,
+    "benchmarks": 14_150,
+    "tests": 26_900,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 37_520
+ALL_SOURCE = 41_330
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
-TRACKED_MB = 67.2
+TRACKED_MB = 67.3
 START_SECONDS = 1.5
 """CPU of `--help`, of which Python itself takes a part."""
 
