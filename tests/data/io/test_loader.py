@@ -51,6 +51,7 @@ print(json.dumps(out))
         *(f"multi_hop_{hops}" for hops in range(5, 9)),
         *(f"compare_{parts}" for parts in range(2, 9)),
         *(f"exceptions_{hops}" for hops in range(1, 9)),
+        *(f"unknown_{hops}" for hops in range(1, 9)),
     ]
     assert out["splits"] == list(ROWS) and out["counts"] == ROWS
     rules = rule_table("train", scale="tiny", seed=5).to_pylist()
