@@ -143,8 +143,10 @@ def read_searches(
             del places[0 if config.search_heads else 1]
             gold = gold[1:]
         chain = _family(row) in ("", "multi_hop", "unknown")
-        for step, (at, rules) in enumerate(zip(places, gold, strict=True)):
-            items.append(KnownSearch(number, at, rules, gold[-1] if chain else rules, chain and step > 0))
+        for step, (place, wanted) in enumerate(zip(places, gold, strict=True)):
+            items.append(
+                KnownSearch(number, place, wanted, gold[-1] if chain else wanted, chain and step > 0)
+            )
         links += [(one[0], two[0]) for one, two in itertools.pairwise(gold) if chain]
     return Searches(states, marks, starts, items, links, [_family(rows[i]) for i in range(len(rows))])
 

@@ -207,7 +207,8 @@ def read_config(path: Path | None = None, changes: Sequence[str] = ()) -> EnvCon
 
 def world_sizes(scale: str) -> WorldSizes:
     """Return the sizes of a world of a scale, at the paper's point; ``paper`` is the paper's subset."""
-    return replace(SCALES[scale].sizes, **(SCALES[scale].subset or {}))
+    subset: dict[str, Any] = {**(SCALES[scale].subset or {})}
+    return replace(SCALES[scale].sizes, **subset)
 
 
 def world_questions(key: WorldKey) -> int:

@@ -80,8 +80,8 @@ class UnitSource:
         self._rows = chains(self.world, skeleton.path)
         givers = np.arange(len(self.world.blocks["entity2attr"]))
         if skeleton.gap is not None:  # in the whole world's blocks, rows of this one come first
-            for hop, kind in enumerate(skeleton.path):
-                self._keep((self._rows[hop] < len(world.blocks[kind])) == (hop != skeleton.gap))
+            for hop, rule_type in enumerate(skeleton.path):
+                self._keep((self._rows[hop] < len(world.blocks[rule_type])) == (hop != skeleton.gap))
             size = len(world.blocks["entity2attr"])
             givers = givers[size:] if skeleton.gap == len(skeleton.path) else givers[:size]
         self._by_gap = skeleton.gap is not None and skeleton.gap < len(skeleton.path)
