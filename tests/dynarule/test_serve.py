@@ -1,7 +1,6 @@
 """The server: OpenAI's client against it, answers equal to `generate`, rules that change, requests that are refused."""
 
 import threading
-import time
 
 import openai
 import pytest
@@ -175,13 +174,28 @@ def test_a_key_is_asked_for_everywhere_but_at_health(served):
             assert http.get("/v1/models", headers=headers).status_code == 401
 
 
+@pytest.mark.parametrize(
+    "headers", [{"Host": "evil.example"}, {"Host": "localhost", "Origin": "http://evil.example"}]
+)
+def test_without_a_key_no_stranger_s_page_reads_or_changes_rules(served, headers):
+    with TestClient(make_app(served[0]), base_url="http://localhost:8000") as http:
+        assert http.get("/v1/books/bank/rules").json()["total"] == 30
+        for answer in (
+            http.get("/v1/models", headers=headers),
+            http.delete("/v1/books/bank/rules/r4", headers=headers),
+        ):
+            assert answer.status_code == 403
+        assert http.get("/v1/books/bank/rules", params={"limit": -1}).status_code == 400
+    assert "r4" in served[0].books["bank"].bank.ids
+
+
 def test_whoever_went_away_is_not_answered(served):
     from dynarule.serve import Request
 
     engine = served[0]
-    held, done = threading.Event(), []
-    threading.Thread(target=lambda: engine.run(held.wait), daemon=True).start()
-    time.sleep(0)
+    begun, held, done = threading.Event(), threading.Event(), []
+    threading.Thread(target=lambda: engine.run(lambda: (begun.set(), held.wait())), daemon=True).start()
+    assert begun.wait(30)
     gone = Request("bank", "w1", done=done.append)
     engine.submit(gone)
     gone.cancelled = True

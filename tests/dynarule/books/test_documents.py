@@ -1,12 +1,14 @@
 """Documents in, whole rules out: nothing torn, nothing lost, each with its line."""
 
 import csv
+import time
 import zipfile
 
 import openpyxl
 import pytest
 from dynarule.bank.sources import read_rules
 from dynarule.books import read_book
+from dynarule.books.blocks import blocks_of
 from dynarule.books.review import write_book
 
 from dynarule import read_documents
@@ -309,6 +311,22 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path):
     ] * 2
     with pytest.raises(ValueError, match="holds no rules"):
         read_documents(tmp_path / "b.md")
+
+
+@pytest.mark.parametrize(
+    "line", ["." * 20_000, ". " * 10_000, "1." * 10_000, "[" * 5_000, "<!--" * 5_000, "**a" * 7_000]
+)
+def test_a_line_of_marks_is_read_at_once(line):
+    start = time.process_time()
+    blocks_of([(1, line)])
+    assert time.process_time() - start < 1  # of dots 17 seconds, where time grew with the square
+
+
+def test_files_of_one_name_are_told_apart(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "policy.md").write_text(f"Room {folder} is locked.\n")
+    assert [rule.place for rule in read_documents(tmp_path)] == [f"{tmp_path}/{n}/policy.md:1" for n in "ab"]
 
 
 def test_a_book_is_read_back_with_its_places(tmp_path):

@@ -63,7 +63,7 @@ _CELLS = re.compile(r"\s*\|.*\|\s*$")
 _SEPARATOR = re.compile(r"[\s|:+-]*-[\s|:+-]*$")
 _DOTS = re.compile(r"(?:\s\.){2,}(?=\s)")
 """Dots after a label, as in "RENT . . . When you land"."""
-_CONTENTS = re.compile(r".*(\.\s?){4,}\s*\d+\s*$|\s*(?:[-*+]|\d+\.)?\s*\[[^\]]*\]\(#[^)]*\)\s*$")
+_LINK = re.compile(r"\s*(?:[-*+]|\d+\.)?\s*\[[^\]]*\]\(#[^)]*\)\s*$")
 _PAGE = re.compile(r"\s*(?:page\s*)?[-–—|]?\s*\d{1,4}\s*[-–—|]?(?:\s*(?:of|/)\s*\d{1,4})?\s*$", re.IGNORECASE)
 _NUMBER = re.compile(
     r"\s*(?:§+\s*\d[\d.]*|\d{1,3}(?:\.\d{1,3})+\.?|(?:article|section|rule|clause|chapter|part)\s+[\dIVX.]+[.:]?)\s+",
@@ -103,7 +103,7 @@ def unnumbered(text: str) -> str:
 
 def is_title(text: str) -> bool:
     """Say whether a line is a title: no stop at its end, and all in capitals, or numbered, or every word capital."""
-    rest = _NUMBER.sub("", text)
+    rest = unnumbered(text)
     words = re.findall(r"[^\W\d_]+", rest)
     if not words or text[-1] in ".!?;:," or len(words) > 10 or _OPEN.search(text):
         return False
@@ -130,7 +130,7 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
         last = blocks[-1] if blocks and above else None
         if last and last.kind == "text" and _UNDERLINE.match(text) and len(last.starts) == 1:
             last.kind, last.depth, above = "heading", 1 if "=" in text else 2, ""
-        elif not text or _RULER.match(text) or _CONTENTS.match(text) or _PAGE.match(text):
+        elif not text or _RULER.match(text) or _in_contents(text) or _PAGE.match(text):
             above = (
                 "" if not text or above.endswith((".", "!", "?")) else above
             )  # a page may end within a sentence
@@ -165,6 +165,12 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
             block.text = block.text[len(mark[0]) :]
             block.starts = [(offset - len(mark[0]), line) for offset, line in block.starts]
     return _nested([block for block in blocks if block.text or block.rows])
+
+
+def _in_contents(text: str) -> bool:
+    """Whether a line is of a table of contents: dots up to a page number, or nothing but a link within the page."""
+    before = text.rstrip("0123456789")
+    return bool(_LINK.match(text)) or (before != text and before[-16:].replace(" ", "").endswith("...."))
 
 
 def _starts(text: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -30,7 +31,7 @@ class DocumentRule:
     premise, conclusion : str
         Its parts; both are the whole text where ``sure`` is false.
     source : str
-        Name of the file.
+        Name of the file; its path, where two have one name.
     line : int
         Where it begins: a line, a page of a PDF, a paragraph of a DOCX, a row of a table.
     context : tuple of str
@@ -127,16 +128,18 @@ def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **colu
     if not files:
         raise ValueError("no document given; give files or folders")
     first: dict[str, DocumentRule] = {}
+    names = Counter(path.name for path in files)
     for path in files:
+        source = path.name if names[path.name] == 1 else path.as_posix()
         try:
             blocks = read_blocks(path)
-            rules = list(_rules(blocks, path.name, reading, columns))
+            rules = list(_rules(blocks, source, reading, columns))
         except (ValueError, OSError) as error:
             reading.problems.append(str(error))
             continue
         titles = {title for rule in rules for title in rule.context}
         reading.left_out += [
-            (f"{path.name}:{block.line_at(0)}", block.text, "a title with no rule below it")
+            (f"{source}:{block.line_at(0)}", block.text, "a title with no rule below it")
             for block in blocks
             if block.kind == "heading" and block.text not in titles
         ]

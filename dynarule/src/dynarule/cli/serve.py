@@ -61,7 +61,7 @@ def serve(
         for name, (path, rules) in banks.items()
     ]
     key = api_key or os.environ.get("DYNARULE_API_KEY")
-    if host not in ("127.0.0.1", "localhost", "::1") and not key:
+    if host not in ("127.0.0.1", "localhost") and not key:
         raise ValueError(f"--host {host} is open to others; give --api-key, or listen on 127.0.0.1")
     engine = Engine(model, tokenizer, books, batch_size=batch_size, most_tokens=most_tokens)
     for name, (_, rules) in banks.items():

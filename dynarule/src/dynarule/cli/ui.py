@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from .._lazy import need
+from ..serve.local import from_elsewhere
 from .chat import HELP, RuleChat
 from .loading import Served, closed_stdin
 from .shared import MaxNewTokensOption, TopOption, grouped, message_of, note, printable
 
-HOSTS = (b"127.0.0.1", b"localhost")
 POSTS = ("/gradio_api/queue/join", "/gradio_api/cancel", "/gradio_api/reset")
 """All that the page posts to: a question, and that it was stopped."""
 MOST_BYTES = 4 << 20
@@ -43,13 +43,9 @@ def page(reply: Callable[[str], Iterator[str]]) -> Any:
 
 
 def refusal(scope: dict[str, Any]) -> int | None:
-    """Return the status with which a request (ASGI) is refused that the page, opened from this machine, does not make.
-
-    A stranger's page can give its own name the address of this machine, or post without reading what comes back.
-    """
+    """Return the status that refuses a request (ASGI) which the page, opened from this machine, does not make."""
     headers = dict(scope["headers"])
-    host = headers.get(b"host", b"")
-    if host.partition(b":")[0] not in HOSTS or headers.get(b"origin", b"http://" + host) != b"http://" + host:
+    if from_elsewhere(headers):
         return 403
     if scope["method"] in ("GET", "HEAD"):
         return None

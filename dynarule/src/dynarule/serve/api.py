@@ -7,6 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
@@ -15,6 +16,7 @@ from .._lazy import need
 from ..generation import Prompt, encode_prompt, question_prompts
 from ..memory.serving import Retrieval
 from .engine import Answer, Book, Engine, Request
+from .local import from_elsewhere
 
 MOST_BYTES = 1 << 20
 """Of a request."""
@@ -69,9 +71,12 @@ class RequestError(Exception):
 
 
 def make_app(engine: Engine, api_key: str | None = None) -> Any:
-    """Return the web application (ASGI) of an engine; with a key, every route but ``/health`` asks for it."""
+    """Return the web application (ASGI) of an engine.
+
+    With a key, every route but ``/health`` asks for it; without one, only this machine's own names are answered.
+    """
     fastapi = need("fastapi", "serve")
-    responses = need("fastapi.responses", "serve")
+    responses, natural = need("fastapi.responses", "serve"), partial(fastapi.Query, ge=0)
     app = fastapi.FastAPI(title="dynarule", openapi_url=None, docs_url=None, redoc_url=None)
 
     def error(status: int, message: str, code: str | None = None) -> Any:
@@ -90,6 +95,8 @@ def make_app(engine: Engine, api_key: str | None = None) -> Any:
             return error(
                 401, "wrong or missing API key; send it as: Authorization: Bearer KEY", "invalid_api_key"
             )
+        if not api_key and from_elsewhere(dict(request.scope["headers"])):
+            return error(403, "without an API key this server answers to 127.0.0.1 and localhost alone")
         length = request.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > MOST_BYTES or "transfer-encoding" in request.headers:
             return error(413, f"a request has at most {MOST_BYTES:,} bytes, of a length that it says")
@@ -107,6 +114,10 @@ def make_app(engine: Engine, api_key: str | None = None) -> Any:
     @app.exception_handler(need("starlette.exceptions", "serve").HTTPException)
     async def missing(request: Any, problem: Any) -> Any:
         return error(problem.status_code, f"{request.method} {request.url.path}: {problem.detail}")
+
+    @app.exception_handler(OSError)
+    async def failed(_: Any, problem: OSError) -> Any:
+        return error(500, f"{type(problem).__name__}: {problem}")
 
     @app.get("/health")
     async def health() -> Any:
@@ -134,7 +145,7 @@ def make_app(engine: Engine, api_key: str | None = None) -> Any:
         return await _respond(engine, asked, prompts, "text_completion", responses)
 
     @app.get("/v1/books/{name}/rules")
-    async def rules(name: str, contains: str = "", limit: int = 100, after: int = 0) -> Any:
+    async def rules(name: str, contains: str = "", limit: int = natural(100), after: int = natural(0)) -> Any:
         bank = _book(engine, name).bank
         both = list(zip(bank.ids, bank.texts, strict=True))
         found = [{"id": i, "text": t} for i, t in both if contains.lower() in t.lower()]

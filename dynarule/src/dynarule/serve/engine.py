@@ -196,6 +196,8 @@ class Engine:
             done.set()
 
         with self._wake:
+            if self._closed:
+                raise ValueError("the server is closing")
             self._jobs.append(task)
             self._wake.notify()
         done.wait()
