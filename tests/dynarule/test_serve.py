@@ -5,7 +5,7 @@ import threading
 import openai
 import pytest
 import torch
-from dynarule.serve import Book, Engine, make_app
+from dynarule.serve import Book, Engine, Request, make_app
 from starlette.testclient import TestClient
 
 from dynarule import RuleAdapter, RuleBank, dynarule_config, generate, question_prompts
@@ -118,7 +118,8 @@ def test_samples_differ_and_a_seed_repeats_them(client):
         [choice.message.content for choice in client.chat.completions.create(seed=5, **ask).choices]
         for _ in range(2)
     )
-    assert one == two and len(set(one)) == 3
+    alone = client.chat.completions.create(seed=5, **ask | {"n": 1}).choices[0].message.content
+    assert one == two and len(set(one)) == 3 and one[0] == alone
 
 
 def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, client):
@@ -190,8 +191,6 @@ def test_without_a_key_no_stranger_s_page_reads_or_changes_rules(served, headers
 
 
 def test_whoever_went_away_is_not_answered(served):
-    from dynarule.serve import Request
-
     engine = served[0]
     begun, held, done = threading.Event(), threading.Event(), []
     threading.Thread(target=lambda: engine.run(lambda: (begun.set(), held.wait())), daemon=True).start()

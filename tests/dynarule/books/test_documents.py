@@ -255,18 +255,12 @@ def test_pdf(tmp_path):
             ["If the bag is heavy, pay 40."],
         ),
         (
-            "class.csv",
-            "Class|Allowed if\nBusiness|the flight is over 8 hours\n",
-            "utf-8",
-            ["If class is Business, allowed if the flight is over 8 hours."],
-        ),
-        (
             "members.csv",
-            "Status,Bags,Lounge\nGold,3,yes\nSilver,2,no\n",
+            "Status,Bags,Open if\nGold,3,it is late\nSilver,2,it is early\n",
             "utf-8",
             [
-                "If status is Gold, bags is 3 and lounge is yes.",
-                "If status is Silver, bags is 2 and lounge is no.",
+                "If status is Gold, bags is 3 and open if it is late.",
+                "If status is Silver, bags is 2 and open if it is early.",
             ],
         ),
         ("r.jsonl", '{"text": "If A, then B is done."}\n', "utf-8", ["If A, then B is done."]),

@@ -41,23 +41,18 @@ def read_blocks(path: Path) -> list[Block]:
     if suffix not in KINDS:
         raise ValueError(f"{path} is no document that can be read; expected one of {' '.join(KINDS)}")
     reader = {
-        ".html": lambda: _html(_markup(path)),
-        ".htm": lambda: _html(_markup(path)),
-        ".docx": lambda: _docx(path),
-        ".pdf": lambda: _pdf(path),
-        ".csv": lambda: _cells(path),
-        ".tsv": lambda: _cells(path),
-        ".xlsx": lambda: _xlsx(path),
-        ".jsonl": lambda: _json(path),
-        ".json": lambda: _json(path),
-        ".parquet": lambda: [_records(read_parquet([path]).to_pylist())],
-        ".pl": lambda: _clauses(path),
-        ".pro": lambda: _clauses(path),
-        ".lp": lambda: _clauses(path),
-        ".rego": lambda: _bodies(path),
-    }.get(suffix, lambda: blocks_of(list(enumerate(decoded(path).splitlines(), 1))))
+        **dict.fromkeys((".html", ".htm"), lambda path: _html(_markup(path))),
+        **dict.fromkeys((".csv", ".tsv"), _cells),
+        **dict.fromkeys((".jsonl", ".json"), _json),
+        **dict.fromkeys((".pl", ".pro", ".lp"), _clauses),
+        ".docx": _docx,
+        ".pdf": _pdf,
+        ".xlsx": _xlsx,
+        ".rego": _bodies,
+        ".parquet": lambda path: [_records(read_parquet([path]).to_pylist())],
+    }.get(suffix, lambda path: blocks_of(list(enumerate(decoded(path).splitlines(), 1))))
     try:
-        return reader()
+        return reader(path)
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # whatever a damaged file makes of a library
@@ -117,7 +112,11 @@ def _html(body: bytes | str) -> list[Block]:
             blocks.append(Block("table", "", [(0, line)], rows=[row for row in rows if any(row[1])]))
             continue
         # the words of the tag itself: those of a nested list or paragraph follow as blocks of their own
-        inner = [child for child in tag.descendants if child.name is None and _owner(child) is tag]
+        inner = [
+            child
+            for child in tag.descendants
+            if child.name is None and next((t for t in child.parents if t.name in _BLOCK_TAGS), None) is tag
+        ]
         text = " ".join("".join(str(child) for child in inner).split())
         if text and (tag.name == "dt" or tag.name[1:].isdigit()):
             blocks.append(Block("heading", text, [(0, line)], 7 if tag.name == "dt" else int(tag.name[1])))
@@ -130,10 +129,6 @@ def _html(body: bytes | str) -> list[Block]:
                 Block(kind, text, [(0, line)], len(tag.find_parents(["ul", "ol"])) - 1 if item else 0)
             )
     return blocks
-
-
-def _owner(text: Any) -> Any:
-    return next((tag for tag in text.parents if tag.name in _BLOCK_TAGS), None)
 
 
 def _docx(path: Path) -> list[Block]:
@@ -174,11 +169,8 @@ def _cells(path: Path) -> list[Block]:
     if named := re.fullmatch(r"sep=(.)\s*", first):
         delimiter, text, skipped = named[1], rest, 1
     else:
-        sample = text.splitlines()[:20]
-        counts = {
-            sign: [_outside_quotes(line).count(sign) for line in sample if line.strip()]
-            for sign in _DELIMITERS
-        }
+        sample = re.sub(r'"[^"]*"', "", "\n".join(text.splitlines()[:20])).splitlines()
+        counts = {sign: [line.count(sign) for line in sample if line.strip()] for sign in _DELIMITERS}
         usual = "\t" if path.suffix.lower() == ".tsv" else ","
         steady = {sign: min(count, default=0) for sign, count in counts.items()}
         delimiter = max(_DELIMITERS, key=lambda sign: (steady[sign], sign == usual))
@@ -190,10 +182,6 @@ def _cells(path: Path) -> list[Block]:
         rows.append((line, [" ".join(cell.split()) for cell in cells]))
         line = reader.line_num + 1 + skipped
     return [Block("table", "", [(0, 1)], rows=[row for row in rows if any(row[1])])]
-
-
-def _outside_quotes(line: str) -> str:
-    return re.sub(r'"[^"]*"', "", line)
 
 
 def _xlsx(path: Path) -> list[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -49,14 +50,10 @@ def serve(
             like = model.active_peft_config.encoder
             more = load_rules(Path(path), served.encoder, served.fol, like, model, tokenizer)
             banks[name] = Path(path), more.to(bank.device, bank.dtype)
+    parts = {"model": model, "tokenizer": tokenizer}
     books = [
         Book(
-            name,
-            rules,
-            path,
-            lambda rules=rules: rule_encoder(
-                served.encoder, served.fol, like=rules.encoder, model=model, tokenizer=tokenizer
-            ),
+            name, rules, path, partial(rule_encoder, served.encoder, served.fol, like=rules.encoder, **parts)
         )
         for name, (path, rules) in banks.items()
     ]
