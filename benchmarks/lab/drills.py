@@ -30,6 +30,7 @@ class Ingredient:
 
     share: float  # of all tokens
     dials: str | None = None  # of the worlds, such as "words=1"; None: plain English
+    version: str = "1.2"  # of the worlds' wording
     only: tuple[str, ...] = ()  # beginnings of sub-tasks, or kinds of plain questions; empty: all there are
     fol: float = 0.0  # share of lists in first-order logic
     asked: int = 6  # most questions on a list
@@ -63,12 +64,13 @@ def _branch(document: Any, kind: str) -> Branch:
 
 
 @lru_cache(maxsize=16)
-def _worlds(key: str, dials: str, subtasks: tuple[str, ...]) -> list[FreshWorld]:
+def _worlds(key: str, dials: str, version: str, subtasks: tuple[str, ...]) -> list[FreshWorld]:
     seed, number = key.rsplit("/", 1)
     sizes = small_sizes(random.Random(f"sizes/{key}"))
     wanted = dict.fromkeys(subtasks, 3)
-    first, at = int(number) * WORLDS, Dials.parse(dials)
-    return [*fresh_worlds(int(seed), WORLDS, wanted, n_rules=RULES, sizes=sizes, first=first, dials=at)]
+    settings: Any = {"version": version, "dials": Dials.parse(dials)}
+    first = int(number) * WORLDS
+    return [*fresh_worlds(int(seed), WORLDS, wanted, n_rules=RULES, sizes=sizes, first=first, **settings)]
 
 
 def _ruleworld(
@@ -76,7 +78,7 @@ def _ruleworld(
 ) -> tuple[list[int], list[Branch]]:
     dials = str(plan.dials)
     subtasks = tuple(s for s in subtasks_of(Dials.parse(dials)) if not plan.only or s.startswith(plan.only))
-    world = draw.choice(_worlds(key, dials, subtasks))
+    world = draw.choice(_worlds(key, dials, plan.version, subtasks))
     form: Form = "fol" if draw.random() < plan.fol else "nl"
     rows = world.questions.to_pylist()
     ids = world.rules.column("id").to_numpy()

@@ -30,13 +30,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 SEED = 2**31 - 1  # names the worlds of the gates; no training may use it
 TEXT = "execmodel"  # a chapter of Python's own documentation
 WINDOW, LONGEST = 2048, 400
-GOLD = Ingredient(1.0, dials="", rules=(1, 1), asked=1)
+GOLD = Ingredient(1.0, dials="", version="1.1", rules=(1, 1), asked=1)
+NEW = replace(GOLD, version="1.2")
 PLAIN = Ingredient(1.0, rules=(1, 1), asked=1, held_out=True)
 GATES = {
     "ruleworld, logic": (replace(GOLD, fol=1.0), 0.99),
     "ruleworld, english": (GOLD, 0.99),
-    "words": (replace(GOLD, dials="words=1"), 0.9),
-    "compare": (replace(GOLD, dials="compare=true", only=("compare",)), 0.9),
+    "words": (replace(NEW, dials="words=1"), 0.9),
+    "compare": (replace(NEW, dials="compare=true", only=("compare",)), 0.9),
+    "exceptions": (replace(NEW, dials="exceptions=2", only=("exceptions",)), 0.9),
+    "unknown": (replace(NEW, dials="unknown=true", only=("unknown",)), 0.9),
     "plain, gold rules only": (PLAIN, 0.95),
     "plain, lists of 40": (replace(PLAIN, rules=(40, 40), asked=4), 0.9),
 }

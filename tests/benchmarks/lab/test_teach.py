@@ -26,7 +26,7 @@ from .conftest import LAB
 
 PARTS = {
     "words": Ingredient(0.3, dials="words=1", rules=(1, 6), asked=3),
-    "logic": Ingredient(0.2, dials="", fol=1.0, rules=(1, 4), asked=1),
+    "logic": Ingredient(0.2, dials="", version="1.1", fol=1.0, rules=(1, 4), asked=1),
     "plain": Ingredient(0.3, rules=(4, 30), asked=5),
     "requests": Ingredient(0.1, dials="", requests=True, asked=2),
     "plain requests": Ingredient(0.1, requests=True, asked=2),

@@ -30,6 +30,29 @@ def test_texts_typed_by_hand():
     assert SEARCH_TOKEN == "<search>" and boxed(["9"]) == r"\boxed{9}"
 
 
+def test_answers_have_the_names_that_the_steps_use():
+    steps = [
+        {
+            "nl": "The frog enters the cat's lea, so the frog is at its wits' end to the core.",
+            "fol": "Meadow(x)",
+        },
+        {
+            "nl": "The frog is deeply desperate, so it boards the metro tube.",
+            "fol": "Enter(x, Subway_tunnel)",
+        },
+    ]
+    row = {"steps": steps, "answers": ["meadow", "subway tunnel", "deeply desperate", "12", "muddy fen"]}
+    worded = r"\boxed{lea, metro tube, deeply desperate, 12, muddy fen}"  # what a text says last; else the usual name
+    assert training_text(row).endswith(worded)
+    del steps[1]
+    assert training_text(row).endswith(
+        r"\boxed{lea, subway tunnel, at its wits' end to the core, 12, muddy fen}"
+    )
+    assert training_text(row, "fol").endswith(
+        r"\boxed{meadow, subway tunnel, deeply desperate, 12, muddy fen}"
+    )
+
+
 @pytest.mark.parametrize("representation", ["NL", None])
 def test_other_representations_are_refused(representation):
     with pytest.raises(ValueError, match=rf"must be 'nl' or 'fol', got {representation!r}"):

@@ -2,6 +2,7 @@ r"""A question's proof as the text a model is trained to write: steps, ``<search
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -41,7 +42,7 @@ def training_text(
     Returns
     -------
     str
-        ``[Step 1] ... [Step 2]<search> ... \boxed{...}``, one step a line.
+        ``[Step 1] ... [Step 2]<search> ... \boxed{...}``, one step a line; answers by the names that the steps use.
 
     Raises
     ------
@@ -55,4 +56,21 @@ def training_text(
         search = search_token if number > 1 and search_token else ""
         before, behind = (search, "") if place == "before" else ("", search)
         lines.append(f"{mark}{before}[Step {number}]{behind} {step[representation]}")
-    return "\n".join([*lines, f"[Answer] {boxed(row['answers'])}"])
+    answers = row["answers"]
+    if representation == "nl":
+        answers = [worded(answer, "\n".join(lines)) for answer in answers]
+    return "\n".join([*lines, f"[Answer] {boxed(answers)}"])
+
+
+def worded(answer: str, text: str) -> str:
+    """Return an answer by the name that a text last calls it, as prompts ask for; as it is where it has none there.
+
+    With the dial `words` the gold answer is a term's usual name, which the rules of a question need not use.
+    """
+    from ..world.forms import other_names  # with numpy, which a scorer seldom needs
+
+    plain = re.sub("[^a-z]", " ", text.lower())  # as other names are, and as long as the text
+    names = (answer, *other_names().get(answer, ()))
+    places = [match.span() for name in names for match in re.finditer(rf"\b{name}\b", plain)]
+    last = max(places, key=lambda span: (span[1], -span[0]), default=None)
+    return text[slice(*last)] if last else answer
