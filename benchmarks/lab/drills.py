@@ -6,6 +6,7 @@ fresh (`ruleworld_data.fresh`), so no rule or question is the benchmark's but by
 
 from __future__ import annotations
 
+import pydoc_data.topics
 import random
 from functools import lru_cache
 from typing import Any
@@ -21,6 +22,8 @@ from wording import KINDS, MORE_KINDS, ask, plain_world
 
 RULES = 300  # of a fresh world
 STEPS_A_CONTINENT = 8  # of the training, which draw worlds from one continent
+GATE_CHAPTER = "execmodel"  # the chapter of Python's documentation that the gates read
+WINDOW = 256  # tokens of ordinary English
 DRAWN = 3  # questions that are drawn for each that is asked: those of a like length are asked together
 
 
@@ -38,6 +41,7 @@ class Ingredient:
     alike: float = 0.5  # share of lists whose other rules are like gold ones
     requests: bool = False  # no list, but before each step a line that asks for its rules
     held_out: bool = False  # the domains that no training has
+    english: bool = False  # no rules, but ordinary text (Python's documentation), or a model forgets it
 
 
 def draw_trees(
@@ -55,8 +59,21 @@ def draw_trees(
 
 def draw_tree(writer: Writer, draw: random.Random, key: str, name: str, plan: Ingredient) -> Tree:
     """Return one list of rules with its questions."""
-    prefix, branches = (_plain if plan.dials is None else _ruleworld)(writer, draw, key, plan)
+    write = _english if plan.english else _plain if plan.dials is None else _ruleworld
+    prefix, branches = write(writer, draw, key, plan)
     return Tree(prefix, branches, name)
+
+
+def _english(
+    writer: Writer, draw: random.Random, key: str, plan: Ingredient
+) -> tuple[list[int], list[Branch]]:
+    """Return a window of a chapter, of which every token but the first is predicted."""
+    chapters = sorted(pydoc_data.topics.topics.keys() - {GATE_CHAPTER})
+    lengths = [len(pydoc_data.topics.topics[name]) for name in chapters]
+    text = pydoc_data.topics.topics[draw.choices(chapters, lengths)[0]]
+    at = text.find(" ", draw.randrange(max(1, len(text) - 6 * WINDOW)))
+    ids = writer.tokenizer(text[at + 1 : at + 6 * WINDOW], add_special_tokens=False)["input_ids"][:WINDOW]
+    return [], [Branch(ids, [place > 0 for place in range(len(ids))], "english")]
 
 
 def _branch(document: Any, kind: str) -> Branch:

@@ -19,7 +19,7 @@ from typing import Annotated, Any
 import torch
 import typer
 from documents import Writer
-from drills import Ingredient, draw_tree
+from drills import GATE_CHAPTER, Ingredient, draw_tree
 from ruleworld_data.io import write_whole
 from ruleworld_data.scoring import parse_boxed, score_output
 from rwbench.backends import Decoding
@@ -28,7 +28,6 @@ from rwbench.models import GATES_FILE, base_folder, step_mark
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 SEED = 2**31 - 1  # names the worlds of the gates; no training may use it
-TEXT = "execmodel"  # a chapter of Python's own documentation
 WINDOW, LONGEST = 2048, 400
 GOLD = Ingredient(1.0, dials="", version="1.1", rules=(1, 1), asked=1)
 NEW = replace(GOLD, version="1.2")
@@ -71,7 +70,7 @@ def perplexity(model: str) -> float:
     folder = base_folder(model)
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     base: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, trust_remote_code=False)
-    text = pydoc_data.topics.topics[TEXT]
+    text = pydoc_data.topics.topics[GATE_CHAPTER]
     ids_1T = torch.tensor([tokenizer(text, add_special_tokens=False)["input_ids"][:WINDOW]])
     return float(base(ids_1T, labels=ids_1T).loss.exp())
 

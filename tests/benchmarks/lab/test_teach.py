@@ -30,6 +30,7 @@ PARTS = {
     "plain": Ingredient(0.3, rules=(4, 30), asked=5),
     "requests": Ingredient(0.1, dials="", requests=True, asked=2),
     "plain requests": Ingredient(0.1, requests=True, asked=2),
+    "english": Ingredient(0.1, english=True),
 }
 
 
@@ -113,6 +114,10 @@ def test_a_tree_holds_the_prompt_as_it_is_asked_and_its_answers(writer):
     assert draw_trees(writer, "5", 1, PARTS, 6000) == draw_trees(writer, "5", 1, PARTS, 6000)
     for tree in trees:
         seen.add(tree.ingredient)
+        if tree.ingredient == "english":
+            (text,) = tree.branches
+            assert not tree.prefix and text.wanted == [False] + [True] * (len(text.ids) - 1)
+            continue
         assert tree.branches and bool(tree.prefix) == ("requests" not in tree.ingredient)
         rules = writer.tokenizer.decode(tree.prefix).strip().split("\n")
         for branch in tree.branches:
