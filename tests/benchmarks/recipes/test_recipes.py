@@ -64,7 +64,6 @@ def test_sizes_and_forms_choose_runs_and_change_none(model_folder):
     ("folder", "name", "split", "limit"),
     [
         ("held_out", "arena", "heldout", 10),
-        ("kernels", "arena", "mini", 10),
         ("figure3", "paper/figure3", "mini", 5),
         ("in_prompt", "ablation/in_prompt", "validation", 4),
         ("score_share", "ablation/in_prompt", "validation", 4),

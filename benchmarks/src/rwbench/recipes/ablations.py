@@ -17,7 +17,7 @@ from . import Options, grid
 from .arena import IN_TURN, SEARCHES, from_both_ends, retrievers, reworded, rule_memory, searching
 
 Changes = list[dict[str, Any]]
-VARIANTS = ("", "seed-1", "seed-2", "minilm", "every-third", "paper-query")
+VARIANTS = ("", "seed-1", "seed-2", "minilm", "every-third")
 """Adapters of one method that were trained in different ways; see `Memory.variant`."""
 
 
