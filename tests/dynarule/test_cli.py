@@ -139,6 +139,7 @@ def test_what_a_search_looked_for_is_told(cli, plus_files):
     ways = [search.way for search in expected.trace]
     names = [line.split("[")[1].split("]")[0] for line in traced.splitlines() if " then " in line]
     assert ways[0] and names == [name for way in ways for name in way]
+    assert not [rule for rule in RULES if traced.count(f"] {rule}") > 1]  # a text is shown once
     (answer,) = json.loads(cli(*question, "--json"))["answers"]
     assert (
         answer["trace"][0]["way"] == ways[0] and answer["trace"][0]["backward"] == expected.trace[0].backward

@@ -97,7 +97,10 @@ def ask(bank, ready):
 def test_searches_are_capped_and_traced_by_prompt_across_batches(most, ask):
     wants = [lambda ids, scores: scores.index_fill(1, torch.tensor([SEARCH]), 1e4)]
     options = {"max_new_tokens": 7, "max_searches": most, "logits_processor": wants, "eos_token_id": -1}
-    for number, answer in enumerate(ask(PROMPTS, batch_size=3, **options)):
+    told = []
+    answers = ask(PROMPTS, batch_size=3, on_answer=told.append, **options)
+    assert told == answers
+    for number, answer in enumerate(answers):
         assert answer.token_ids[:most] == (SEARCH,) * most
         assert SEARCH not in answer.token_ids[most:] and len(answer.token_ids) == 7
         assert [(r.row, r.step) for r in answer.trace] == [(number, step) for step in range(most + 1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,6 +60,7 @@ def generate(
     batch_size: int = 8,
     max_searches: int = 16,
     keep_search: bool = False,
+    on_answer: Callable[[Generation], None] | None = None,
     **options: Any,
 ) -> list[Generation]:
     """Answer prompts, reading rules at prefill and at every ``<search>``.
@@ -82,6 +83,8 @@ def generate(
         After so many ``<search>`` in one answer the token cannot be emitted any more, which bounds the cost.
     keep_search : bool
         Leave ``<search>`` in the text.
+    on_answer : callable or None
+        Called with each answer when its batch is done, in order.
     **options
         Other options of ``model.generate``: temperature, top_p, stopping_criteria, ...
 
@@ -139,6 +142,8 @@ def generate(
                 trace = tuple(replace(r, row=start + row) for r in memory.trace if r.row == row)
                 text = _decode(tokenizer, tokens, search if keep_search else None)
                 answers.append(Generation(text, trace, tuple(tokens)))
+                if on_answer is not None:
+                    on_answer(answers[-1])
     return answers
 
 

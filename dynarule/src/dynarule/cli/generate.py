@@ -21,6 +21,7 @@ from .shared import (
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
+    from ..generation import Generation
     from ..memory.serving import Retrieval
 
 
@@ -56,10 +57,26 @@ def generate(
 
     from ..generation import generate as run
     from ..generation import question_prompts
+    from ..memory.serving import one_a_step
 
     torch.manual_seed(seed)
     sampling: dict[str, Any] = {} if temperature is None else {"do_sample": True, "temperature": temperature}
-    answers = run(
+    asked, results = iter(texts), list[dict[str, Any]]()
+
+    def show(answer: Generation) -> None:
+        text = next(asked)
+        if as_json:
+            searches = {"trace": [_json_search(search, top) for search in answer.trace]} if trace else {}
+            results.append({"question": text, "answer": answer.text, **searches})
+            return
+        if len(texts) > 1:
+            say(one_line(f"# {text}"))
+        say(answer.text.strip())
+        shown: set[str] = set()
+        for search in one_a_step(answer.trace) if trace else ():
+            _say_search(search, bank, top, shown)
+
+    run(
         base,
         tokenizer,
         bank,
@@ -67,23 +84,11 @@ def generate(
         max_new_tokens=max_new_tokens,
         max_searches=max_searches,
         batch_size=batch_size,
+        on_answer=show,
         **sampling,
     )
     if as_json:
-        results = [
-            {"question": text, "answer": answer.text}
-            | ({"trace": [_json_search(search, top) for search in answer.trace]} if trace else {})
-            for text, answer in zip(texts, answers, strict=True)
-        ]
         print_json({"answers": results})
-        return
-    for text, answer in zip(texts, answers, strict=True):
-        if len(texts) > 1:
-            say(one_line(f"# {text}"))
-        say(answer.text.strip())
-        if trace:
-            for search in answer.trace:
-                _say_search(search, bank, top)
 
 
 def _json_search(search: Retrieval, top: int) -> dict[str, Any]:
@@ -94,9 +99,11 @@ def _json_search(search: Retrieval, top: int) -> dict[str, Any]:
     return values
 
 
-def _say_search(search: Retrieval, bank: RuleBank, top: int) -> None:
+def _say_search(search: Retrieval, bank: RuleBank, top: int, shown: set[str]) -> None:
+    """Show one search; the text of a rule that is among those ``shown`` is not said again."""
     say(f"  step {search.step}, layer {search.layer}")
-    for name, rule, score in list(zip(search.ids, search.texts, search.scores, strict=True))[:top]:
-        say(f"    {score:7.3f}  [{one_line(name)}] {one_line(rule)}")
-    for name in getattr(search, "way", ()):
-        say(f"       then  [{one_line(name)}] {one_line(bank.texts[bank.row(name)])}")
+    scored = [(f"{score:7.3f}", name) for name, score in zip(search.ids, search.scores, strict=True)]
+    for before, name in [*scored[:top], *(("   then", name) for name in getattr(search, "way", ()))]:
+        rule = "" if name in shown else f" {one_line(bank.texts[bank.row(name)])}"
+        shown.add(name)
+        say(f"    {before}  [{one_line(name)}]{rule}")

@@ -279,6 +279,12 @@ class RuleMemory(LayerMemory):
         return Retrieval(row, step, layer, [ids[i] for i in rules], [texts[i] for i in rules], scores)
 
 
+def one_a_step(trace: Sequence[Retrieval]) -> list[Retrieval]:
+    """Return a trace without what the prompt found where the mark that opens the answer found the same again."""
+    again = {(search.layer, *search.ids) for search in trace if search.step == 1}
+    return [search for search in trace if search.step or (search.layer, *search.ids) not in again]
+
+
 def real_tokens(like_BT: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Return which tokens of a forward are no padding: (B, T) bool."""
     if attention_mask is None or attention_mask.ndim != 2:

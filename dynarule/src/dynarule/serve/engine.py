@@ -15,7 +15,7 @@ from torch import Tensor
 from ..bank.bank import RuleBank
 from ..bank.storage import changed_bank, is_bank
 from ..generation import Prompt, encode_prompt, generate, rule_memory
-from ..memory.serving import Retrieval
+from ..memory.serving import Retrieval, one_a_step
 from ..tokenizer import control_tokens
 
 
@@ -259,11 +259,7 @@ class Engine:
                 text, finish = watch.finish(row, answer.token_ids)
                 length = len(encode_prompt(self.tokenizer, request.prompt))
                 count = min(len(answer.token_ids), request.max_tokens)
-                trace = tuple(search for search in answer.trace if search.layer == self.layer)
-                if (
-                    len(trace) > 1 and trace[0].ids == trace[1].ids
-                ):  # a mark that opens the answer reads again
-                    trace = trace[1:]
+                trace = tuple(search for search in one_a_step(answer.trace) if search.layer == self.layer)
                 request.done(Answer(text, finish, length, count, trace))
         except Exception as error:  # one request must not end the server
             for request in batch:
