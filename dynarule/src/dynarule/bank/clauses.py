@@ -1,7 +1,8 @@
 """The premise and the conclusion of a rule, by the structure of its sentence.
 
 A comma ends a leading condition only where a main clause begins behind it, so the commas of numbers and of lists do not
-split a rule. Where no structure is sure the whole rule is both its premise and its conclusion.
+split a rule; a subject is a premise where something in it restricts it ("children *under 6*", "anyone *who* ...").
+Where no structure is sure the whole rule is both its premise and its conclusion.
 """
 
 from __future__ import annotations
@@ -23,34 +24,82 @@ class Clauses(NamedTuple):
 
 _CLAUSES = (
     "if|when|whenever|where|wherever|once|unless|until|while|as soon as|as long as|so long as|provided|providing|"
-    "in case(?! of)|in the event(?! of)|except when|except if|should|given that|assuming|suppose|even if|only if|"
-    "only when|because|since"
+    "in case(?! of)|in the event(?! of)|except when|except if|should|had|were|given that|assuming|suppose|even if|"
+    "only if|only when|because|since"
 )
 _CLAUSAL = re.compile(rf"(?:{_CLAUSES})\b", re.IGNORECASE)
 """The beginning of a condition with a verb of its own."""
 _LEAD = re.compile(
     rf"(?:{_CLAUSES}|in|in case of|in the event of|before|after|during|upon|on|at|for|from|with|without|within|to|"
-    r"except|given|by|under|among|between|outside|inside|above|below|over)\b",
+    r"except|given|by|under|among|between|outside|inside|above|below|over|prior to|following|subject to|depending on|"
+    r"regardless of|due to)\b",
     re.IGNORECASE,
 )
 _TRAILING = re.compile(
-    r",?\s+(?:(?:but|and)\s+)?(?=(?:only\s+)?(?:if|when|whenever|unless|provided(?: that)?|as long as|so long as|"
-    r"as soon as|once|until|in case(?: of)?|in the event(?: of| that)?|before|after|where|"
-    r"except (?:when|if|in|for|on|where|during|with)|only (?:with|after|by|during|in|on|for|to))\s)",
+    r"(?<![;.?]),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except\s|without\s|(?:(?:only|even)\s+)?(?:if|when|"
+    r"whenever|unless|while|as long as|so long as|as soon as|once|until|before|after|where|subject to|in case|"
+    r"in the event|(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) (?:that|the|their|they|you|we|he|she|it|an?|no|all)|"
+    r"should (?:you|he|she|they|we|it|the|an?|any))\s|"
+    r"only (?:with|by|during|in|on|for|to|between|from|at|within|through|under)\s)",
     re.IGNORECASE,
 )
+_VERBLESS = re.compile(
+    r"(?:if|when|unless|once|before|after|until|in|only|except|without|subject to)\b", re.IGNORECASE
+)
+"""Conditions at the end of a sentence that need no verb."""
+_ASKS = re.compile(r"\b(?:decide|determine|know|see|show|say|ask|check|tell|state|explain|specif[yi]e?)s?$")
+"""Before "when" and "where": a question within the sentence, no condition."""
+_TERM = re.compile(r"\b(?:second|minute|hour|day|night|week|month|year)s?$", re.IGNORECASE)
+"""Before "after" and "before": "30 days after the loss" is a date."""
+_NEGATIVE = re.compile(r"\b(?:no|not|nobody|none|never|cannot|nothing)\b|n't\b", re.IGNORECASE)
+_FORMS = [
+    re.compile(pattern, re.DOTALL | re.IGNORECASE)
+    for pattern in (
+        r"(?P<conclusion>[a-z]\w*\s*(?:\(.*?\))?)\s*:-\s*(?P<premise>.+?)\.?$",  # Prolog
+        r"(?P<conclusion>[a-z]\w*\(.*?\))\s*<-\s*(?P<premise>.+)",
+        r"(?P<premise>[^.!?]+\?)\s+(?P<conclusion>.+)",
+        r"(?P<premise>no\b.+), (?P<conclusion>no [^,]+)",
+        r"(?P<premise>only (?:if|when|after|once)\b[^,]+?)\s+"
+        r"(?P<conclusion>(?:may|can|is|are|do|does|will|shall|must)\s+(?:the|an?|you|he|she|it|they|we|any)\b.+)",
+    )
+]
 _LOGIC = re.compile(r"\s*(?:=>|⇒)\s*")
-_ARROW = re.compile(r"\s*(?:->|→)\s*")
-_PROLOG = re.compile(r"([a-z]\w*\s*(?:\(.*?\))?)\s*:-\s*(.+?)\.?$", re.DOTALL)
+_ARROW = re.compile(r"\s*(?:--?>|→)\s*")
+_LABEL = re.compile(r":\s+|(?<=[^\W\d])\s+[–—=-]\s+")
+_NO_LABEL = re.compile(
+    r"(?:note|notes|important|examples?|warning|caution|tip|nb|attention|the)\b", re.IGNORECASE
+)
 _ABBREVIATED = re.compile(r"\b\w\.\w\.$|\betc\.$")
+_SENTENCE = re.compile(r"[.!]\s+(?=[A-Z\"“(])")
+_NO_END = re.compile(
+    r"(?<!\.)\b(?:\w|e\.g|i\.e|mrs?|ms|dr|prof|st|nos?|nr|art|sect?|para|fig|incl|excl|approx|max|min|vs|ca|ext|inc|ltd|co)$",
+    re.IGNORECASE,
+)
+_HIDDEN = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\"[^\"]*\"|“[^”]*”")
+"""Brackets and quotes, in which no clause begins."""
 _MODAL = set(
     "is are was were be am has have had do does did may might must can cannot could shall should will would need needs "
     "ought isn't aren't doesn't don't won't can't mustn't".split()
 )
-_NOT_BEFORE_VERB = set(
-    "a an the this that these those any every each no some all both another other its his her their our your my of for "
-    "in on with per by from at under over between into than about less more least most".split()
+_PRONOUNS = set("i you we they he she it".split())
+_ARTICLES = set("a an the this that these those any every each no some all both another other".split())
+_NOT_BEFORE_VERB = _ARTICLES | set(
+    "its his her their our your my whose of for in on with per by from at under over between into than about less more "
+    "least most half full double extra free sick annual".split()
 )
+_RELATIVE = set("who that which whose whom whoever whatever what".split())
+_RESTRICTS = set(
+    "with without under over above below between in at on from for within per after before by during outside inside "
+    "until via through than aged except near beyond".split()
+)
+_PARTICIPLES = set(
+    "bought left sold lost made sent kept held paid found taken given stolen caught broken".split()
+)
+_OPENERS = set("only more fewer less anyone whoever".split())
+_ANYONE = set("anyone everyone someone whoever".split())
+_AMOUNT = set("over under above below more less fewer older younger".split())
+_DEFINITE = set("the this these your our its their".split())
+_PLURAL = set("people children men women those they we you i staff police".split())
 _STILL_PREMISE = re.compile(
     r"(?:and|or|nor|but not|as well as|including|such as|even if|if|when|unless|who|whose|which|whom|where|that|except|"
     r"with|without|whether|not|for example|e\.g\.|i\.e\.)\b",
@@ -59,18 +108,24 @@ _STILL_PREMISE = re.compile(
 
 
 @lru_cache(maxsize=1)
-def _verbs() -> frozenset[str]:
-    forms: set[str] = set()
+def _verbs() -> dict[str, bool]:
+    """Return the forms of verbs, and whether each is that of a plural."""
+    forms: dict[str, bool] = {}
     for verb in resources.files(__package__).joinpath("verbs.txt").read_text(encoding="utf-8").split():
         ends = verb.endswith(("s", "sh", "ch", "x", "z", "o"))
         consonant_y = verb.endswith("y") and verb[-2] not in "aeiou"
-        forms |= {verb, verb + "es" if ends else verb[:-1] + "ies" if consonant_y else verb + "s"}
-    return frozenset(forms)
+        forms |= {
+            verb: True,
+            (verb + "es" if ends else verb[:-1] + "ies" if consonant_y else verb + "s"): False,
+        }
+    return forms
 
 
 def has_verb(text: str) -> bool:
     """Say whether a text has a finite verb: a modal, a form of be, have or do, or a verb of rules in its place."""
     words = re.findall(r"[\w']+", text.lower())
+    if words and words[0] in _verbs() and not _verbs()[words[0]]:
+        words = words[1:]  # no sentence begins with "orders" as its verb
     for before, word in zip(["", *words], words, strict=False):
         if word in _MODAL or (word in _verbs() and before not in _NOT_BEFORE_VERB):
             return True
@@ -80,34 +135,48 @@ def has_verb(text: str) -> bool:
 def split_rule(rule: str) -> Clauses:
     """Return the premise and the conclusion of a rule.
 
+    Sentences behind the first belong to the conclusion.
+
     Examples
     --------
     >>> split_rule("If the price is over 1,000 euros, the manager signs.")
     Clauses(premise='If the price is over 1,000 euros', conclusion='the manager signs', sure=True)
     >>> split_rule("A bag flies free only if it weighs less than 8 kg.").premise
     'only if it weighs less than 8 kg'
+    >>> split_rule("Children under 6 travel free.").premise
+    'Children under 6'
     >>> split_rule("All bridges are closed.").sure
     False
     """
     whole = " ".join(rule.split())
     text = whole if _ABBREVIATED.search(whole) else whole.removesuffix(".")
-    for find in (_logic, _leading, _trailing, _label):
-        parts = find(text)
+    ends = (
+        m.start()
+        for m in _SENTENCE.finditer(text)
+        if not _NO_END.search(text, max(0, m.start() - 9), m.start())
+    )
+    first = text[: next(ends, len(text))]
+    for find, read in ((_forms, text), (_logic, first), (_leading, first), (_behind, first), (_label, first)):
+        parts = find(read)
         if parts and all(part.strip(" .,;:") for part in parts):
             premise, conclusion = (part.strip().rstrip(",;:") for part in parts)
-            return Clauses(premise, conclusion, True)
+            return Clauses(premise, conclusion + text[len(read) :], True)
     return Clauses(whole, whole, False)
 
 
+def _forms(text: str) -> tuple[str, str] | None:
+    """``head :- body``, a question and its answer, "no ticket, no entry"."""
+    match = next(filter(None, (form.fullmatch(text) for form in _FORMS)), None)
+    return (match["premise"], match["conclusion"]) if match else None
+
+
 def _logic(text: str) -> tuple[str, str] | None:
-    """``P => Q``, ``P -> Q`` (no path through menus), ``head :- body.``."""
-    if match := _PROLOG.fullmatch(text):
-        return match[2], match[1]
+    """``P => Q``, ``P -> Q`` (no path through menus)."""
     parts = _LOGIC.split(text, maxsplit=1)
     if len(parts) == 2:
         return parts[0], parts[1]
     parts = _ARROW.split(text)
-    condition = "(" in parts[0] or _CLAUSAL.match(text) or has_verb(parts[0])
+    condition = re.search(r"[(<>=≤≥]", parts[0]) or _CLAUSAL.match(text) or has_verb(parts[0])
     if len(parts) != 2 or not condition or _leading(text):
         return None
     menu = re.search(r"\b[A-Z]\w+$", parts[0]) and re.match(r"[A-Z]\w+\b", parts[1])
@@ -132,48 +201,153 @@ def _leading(text: str) -> tuple[str, str] | None:
         complete = complete or has_verb(segment)
     if commas and clausal and not _STILL_PREMISE.match(segments[-1]):
         return text[: commas[-1]], text[commas[-1] + 1 :]
-    return None
+    return None if commas else _uncomma(text, clausal)
 
 
 def _goes_on(segment: str) -> bool:
     """Whether a segment begins with the verb of the condition's subject: "is under 2, *sits* on a lap, ..."."""
     word = segment.partition(" ")[0].lower()
-    return word in ("is", "was", "has", "does") or (word in _verbs() and word.endswith("s"))
+    return word in ("is", "was", "has", "does") or _verbs().get(word) is False
+
+
+def _uncomma(text: str, clausal: bool) -> tuple[str, str] | None:
+    """``If a book is lost the borrower pays``: the one place where a subject begins that no word before it takes."""
+    words = [] if _ARROW.search(text) else _words(text)
+    places = [
+        at
+        for (_, before), (at, word) in pairwise(words)
+        if word in _ARTICLES | _PRONOUNS
+        and before not in _NOT_BEFORE_VERB | _RESTRICTS | _MODAL | _PRONOUNS | _RELATIVE
+        and before not in _verbs()
+        and not _LEAD.fullmatch(before)
+        and not _STILL_PREMISE.fullmatch(before)
+        and before not in ("as", "to", "not", "only")
+        and has_verb(text[at:])
+        and (not clausal or has_verb(text[:at].partition(" ")[2]))
+    ]
+    return (text[: places[0]], text[places[0] :]) if len(places) == 1 else None
 
 
 def _commas(text: str) -> list[int]:
-    """Return the commas outside numbers, brackets and quotes."""
+    """Return the commas and semicolons outside numbers, brackets and quotes."""
     inside, places = 0, []
     quoted = False
     for i, sign in enumerate(text):
         inside += (sign in "([{") - (sign in ")]}")
         quoted = not quoted if sign in '"“”' else quoted
         number = text[i - 1 : i].isdigit() and text[i + 1 : i + 2].isdigit()
-        if sign == "," and inside <= 0 and not quoted and not number:
+        if sign in ",;" and inside <= 0 and not quoted and not number:
             places.append(i)
     return places
 
 
-def _trailing(text: str) -> tuple[str, str] | None:
-    """``... if ...``, ``... unless ...``, ``... must ... before ...``."""
-    for match in islice(_TRAILING.finditer(text), 8):
+def _words(text: str) -> list[tuple[int, str]]:
+    """Return the words outside brackets and quotes, with their places."""
+    shown = _HIDDEN.sub(lambda match: " " * len(match[0]), text)
+    return [(match.start(), match[0].lower()) for match in re.finditer(r"[\w'’-]+", shown)]
+
+
+def _behind(text: str) -> tuple[str, str] | None:
+    """``... if ...``, ``... unless ...``, ``... must ... before ...``, else a subject that is restricted."""
+    if _LEAD.match(text):
+        return None
+    subject = _subject(text)
+    shown = _HIDDEN.sub(lambda match: " " * len(match[0]), text)
+    for match in islice(_TRAILING.finditer(shown, len(subject[0]) if subject else 0), 8):
         premise, conclusion = text[match.end() :], text[: match.start()]
-        inside = conclusion.count("(") > conclusion.count(")")
         if match[0].startswith(",") and "," in premise:
             continue  # "..., if delayed, ...": a condition within a sentence
-        when = re.match(r"(?:if|when|unless|once|before|after|until|in|only)\b", premise, re.IGNORECASE)
-        if not inside and has_verb(conclusion) and (when or has_verb(premise)):
+        if _ASKS.search(conclusion) or (_TERM.search(conclusion) and re.match("after|before", premise)):
+            continue
+        if premise.startswith("without") and not _NEGATIVE.search(conclusion):
+            continue
+        if has_verb(conclusion) and (_VERBLESS.match(premise) or has_verb(premise)):
             return premise, conclusion
-    return None
+    return subject
+
+
+def _subject(text: str) -> tuple[str, str] | None:
+    """``Anyone who is late ...``, ``Children under 6 ...``: a subject that something restricts, and what it does."""
+    words = _words(text)
+    starts = words[0][1] if words else "no"
+    if starts in ("no", "nobody", "none", "nothing"):
+        return None
+    restricted = starts in _OPENERS
+    head = starts if starts in _ANYONE else ""
+    own = False  # the next verb is that of a relative clause
+    found: list[int] = []
+    for i, (_, word) in enumerate(words):
+        before, after = (words[j][1] if 0 <= j < len(words) else "" for j in (i - 1, i + 1))
+        if before in _AMOUNT and i > 1 and words[i - 2][1] in ("or", "and"):
+            before = ""  # "65 or over"
+        finite = word in _MODAL or (word in _verbs() and before not in _NOT_BEFORE_VERB)
+        if found and (word in _RELATIVE | {"and", "or", "but"} or _CLAUSAL.fullmatch(word)):
+            break
+        if word in _RELATIVE:
+            head, own, restricted = head or before, True, True
+        elif own:
+            at_once = before in _RELATIVE - {"whose", "whom"} and text[: words[i][0]].rstrip()[-1] != ","
+            adverb = word.endswith("ly") or word in ("also", "always", "never", "not", "still", "only")
+            own = not finite and not (at_once and not adverb and word not in _ARTICLES | _PRONOUNS)
+        elif finite and before not in _MODAL | {"not", "to", "and", "or", "but"}:
+            plural = _verbs().get(word, False)
+            if not i and word in _verbs() and not plural:
+                continue  # "Orders over 50 euros ..."
+            if i and word not in _MODAL and plural != _is_plural(head or before):
+                continue
+            if not restricted:
+                return None
+            found.append(i)
+            if word in _MODAL:
+                break
+        elif i and not found and starts not in _DEFINITE and _restricts(word, before, after, starts):
+            head, restricted = head or (before if starts not in _OPENERS else ""), True
+    # of two verbs the first may be a noun: "employees on sick *leave* must"
+    if len(found) == 2 and found[1] == found[0] + 1 and words[found[1]][1] in _MODAL:
+        del found[0]
+    if len(found) != 1 or not found[0]:
+        return None
+    at = words[found[0]][0]
+    return text[:at], text[at:]
+
+
+def _restricts(word: str, before: str, after: str, starts: str) -> bool:
+    """Whether a word within a subject begins what restricts it: "under", "placed", "of more than", "older than"."""
+    if word == "of":
+        return starts in ("each", "every", "any") or after in _RESTRICTS | {
+            "more",
+            "less",
+            "fewer",
+            "at",
+            "up",
+        }
+    participle = (
+        word in _PARTICIPLES or (len(word) > 4 and word.endswith(("ing", "ed")))
+    ) and before not in _NOT_BEFORE_VERB
+    return word in _RESTRICTS or after == "than" or (participle and not before.endswith("ly"))
+
+
+def _is_plural(noun: str) -> bool:
+    return noun in _PLURAL or (noun.endswith("s") and not noun.endswith(("ss", "us", "is")))
 
 
 def _label(text: str) -> tuple[str, str] | None:
     """``Gold members: free``: a condition, or a few words without a verb, a colon, what holds for them."""
-    label, colon, rest = text.partition(": ")
+    marks = list(_LABEL.finditer(text))
     if (
-        colon
-        and rest.strip()
-        and (_CLAUSAL.match(label) or (len(label.split()) <= 8 and not has_verb(label)))
+        not marks
+        or _NO_LABEL.match(text)
+        or (":" not in marks[0][0] and (len(marks) > 1 or text[:4] == "The "))
     ):
-        return label, rest
-    return None
+        return None
+    label, rest = text[: marks[0].start()], text[marks[0].end() :]
+    words = label.lower().split()
+    noun = len(words) <= 8 and not has_verb(label)
+    # "late returns" are no sentence
+    noun = noun or (
+        len(words) <= 4
+        and words[0] not in _PRONOUNS
+        and _verbs().get(words[-1]) is not True
+        and not _MODAL.intersection(words)
+    )
+    return (label, rest) if _CLAUSAL.match(label) or noun else None
