@@ -106,6 +106,32 @@ def test_searches_are_capped_and_traced_by_prompt_across_batches(most, ask):
         assert [(r.row, r.step) for r in answer.trace] == [(number, step) for step in range(most + 1)]
 
 
+@pytest.mark.parametrize(("place", "most", "later"), [("behind", 9, 2), ("behind", 1, 1), ("before", 9, 0)])
+def test_search_is_written_behind_all_headers_but_the_first(
+    place, most, later, bank, tiny_model, word_tokenizer
+):
+    header = "[Step {}] a"
+    texts = [header.format(number) for number in (1, 2, 12)]
+    tokenizer = word_tokenizer(texts)
+    search = tokenizer.convert_tokens_to_ids("<search>")
+    model = tiny_model("llama")
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5, search_place=place))
+    adapter.train_search(search)
+    script = tokenizer("\n".join(texts))["input_ids"]
+
+    def writes(ids, scores):
+        """Force the script, whatever was written between its tokens."""
+        done = sum(token != search for token in ids[0, 1:].tolist())
+        return torch.full_like(scores, -torch.inf).index_fill(1, torch.tensor([script[done]]), 0.0)
+
+    options = {"max_new_tokens": len(script) + later, "max_searches": most, "logits_processor": [writes]}
+    (answer,) = generate(model, tokenizer, bank, ["a"], eos_token_id=-1, keep_search=True, **options)
+    assert [token for token in answer.token_ids if token != search] == script
+    parts = answer.text.replace(" ", "").split("<search>")
+    assert len(parts) == len(answer.trace) == 1 + later
+    assert all(part.endswith(end) for part, end in zip(parts[:later], ["[Step2]", "[Step12]"], strict=False))
+
+
 def test_the_token_is_stripped_or_kept(ask):
     (stripped,), (kept,) = (
         ask(PROMPTS[:1], max_new_tokens=5, keep_search=keep, logits_processor=[always(SEARCH, at=(2,))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from .adapter import RuleAdapter
 from .bank.bank import RuleBank
 from .bank.sources import HALF_PAIR, listed
+from .config import DynaRuleConfig
 from .decoding import check_decoding, growing_cache
 from .memory.hooks import attach
 from .memory.serving import Retrieval, RuleMemory
@@ -80,7 +82,8 @@ def generate(
     batch_size : int
         Prompts per forward, padded on the left; does not change greedy answers.
     max_searches : int
-        After so many ``<search>`` in one answer the token cannot be emitted any more, which bounds the cost.
+        After so many ``<search>`` in one answer the token cannot be emitted any more, which bounds the cost. An adapter
+        that was trained with it behind ``[Step 2]`` and later headers has it written there.
     keep_search : bool
         Leave ``<search>`` in the text.
     on_answer : callable or None
@@ -124,7 +127,8 @@ def generate(
             batch = encoded[start : start + batch_size]
             ids_BT, mask_BT = left_pad(batch, pad, model.device)  # type: ignore[arg-type]
             length = ids_BT.shape[1]
-            cap = [] if search is None else [_SearchCap(search, length, max_searches)]
+            writes = (search, tokenizer, length, max_searches, memory.config)
+            searches = [] if search is None else [_Searches(*writes)]
             cache = None if named else growing_cache(model)
             out = model.generate(  # type: ignore[operator]
                 ids_BT,
@@ -132,7 +136,7 @@ def generate(
                 max_new_tokens=max_new_tokens,
                 do_sample=do_sample,
                 pad_token_id=pad,
-                logits_processor=[*processors, *cap],
+                logits_processor=[*processors, *searches],
                 **({} if cache is None else {"past_key_values": cache}),
                 **(_GREEDY if not do_sample else {}) | options | {"eos_token_id": ends or None},
             )
@@ -151,15 +155,37 @@ def generate(
 _GREEDY = {"temperature": None, "top_p": None, "top_k": None}
 
 
-class _SearchCap:
-    """Forbid ``<search>`` in rows that have used up their searches (a logits processor)."""
+_HEADER = re.compile(r"\[\s*Step\s*(?!1\s*\])\d[\d\s]*\]$")
+_HEADER_TOKENS = 16
 
-    def __init__(self, search: int, prompt_length: int, searches: int) -> None:
-        self.search, self.prompt_length, self.searches = search, prompt_length, searches
+
+class _Searches:
+    """Write ``<search>`` behind the headers where it was trained, and no more of them than allowed, in each row.
+
+    A logits processor. Behind ``[Step 2]`` and later headers the template leaves no choice, and a model that was to
+    choose forgets it now and then: its step then says what it remembers of the last one's rules.
+    """
+
+    def __init__(
+        self, search: int, tokenizer: Any, prompt_length: int, most: int, config: DynaRuleConfig
+    ) -> None:
+        self.search, self.tokenizer, self.prompt_length, self.most = search, tokenizer, prompt_length, most
+        self.forced = config.search_place == "behind" and config.search_id == search
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        used_B = (input_ids[:, self.prompt_length :] == self.search).sum(-1)
-        scores[:, self.search] = scores[:, self.search].masked_fill(used_B >= self.searches, -torch.inf)
+        written_BT = input_ids[:, self.prompt_length :]
+        may_B = (written_BT == self.search).sum(-1) < self.most
+        scores[:, self.search] = scores[:, self.search].masked_fill(~may_B, -torch.inf)
+        if not self.forced:
+            return scores
+        ends = self.tokenizer.convert_ids_to_tokens(written_BT[:, -1:].flatten().tolist())
+        for row, end in enumerate(ends):
+            if may_B[row] and (end or "").endswith("]"):
+                line = self.tokenizer.decode(written_BT[row, -_HEADER_TOKENS:])
+                if _HEADER.search(line):
+                    scores[row] = torch.full_like(scores[row], -torch.inf).index_fill(
+                        0, written_BT.new_tensor([self.search]), 0.0
+                    )
         return scores
 
 
