@@ -643,6 +643,14 @@ def test_the_page_is_served_guarded():
         blocks.close()
 
 
+def test_example_questions_are_about_rules_of_the_whole_book():
+    from dynarule.cli.ui import example_questions
+
+    rules = [f"If the bag has {n} straps, it is checked." for n in range(900)] + ["All doors are open."]
+    assert example_questions(rules)[::2] == [f"The bag has {n} straps. What follows?" for n in (0, 594)]
+    assert example_questions(rules[-1:]) == example_questions([]) == []
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_the_page_opens_in_a_browser(chat, tmp_path):

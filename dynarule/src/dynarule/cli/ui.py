@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from .._lazy import need
+from ..bank.clauses import split_rule
 from ..serve.local import from_elsewhere
 from .chat import HELP, RuleChat
 from .loading import Served, closed_stdin
@@ -18,10 +20,12 @@ POSTS = ("/gradio_api/queue/join", "/gradio_api/cancel", "/gradio_api/reset")
 """All that the page posts to: a question, and that it was stopped."""
 MOST_BYTES = 4 << 20
 """Of a request: the conversation so far comes with each."""
+PHONE = "@media (max-width: 640px) { .gr-group:has(#question) { order: -1 } }"
+"""On a narrow screen the question stands above what was said, not below the fold."""
 
 
-def page(reply: Callable[[str], Iterator[str]]) -> Any:
-    """Return the page as gradio's Blocks."""
+def page(reply: Callable[[str], Iterator[str]], examples: Sequence[str] = ()) -> Any:
+    """Return the page as gradio's Blocks, with questions to begin with."""
     gr = need("gradio", "ui")
 
     def respond(line: str, _history: list[Any]) -> Iterator[str]:
@@ -35,11 +39,23 @@ def page(reply: Callable[[str], Iterator[str]]) -> Any:
         title="A rule book inside a language model",
         description="The rules are no part of the prompt: at every step the model looks for those it needs.",
         # what rules and models write is shown as it is, never as Markdown or HTML
-        chatbot=gr.Chatbot(render_markdown=False, placeholder=HELP),
+        chatbot=gr.Chatbot(render_markdown=False, placeholder=re.sub("^([+-])", r"\\\1", HELP, flags=re.M)),
+        textbox=gr.Textbox(elem_id="question", placeholder="A question", submit_btn=True, stop_btn=True),
+        examples=list(map(printable, examples)) or None,
+        cache_examples=False,
         concurrency_limit=1,  # one model and one book: one thing at a time
         analytics_enabled=False,
         api_visibility="private",
     )
+
+
+def example_questions(rules: Sequence[str], count: int = 3) -> list[str]:
+    """Return questions about some rules, from the whole of a book: each takes a premise and asks what follows."""
+    parts = [split_rule(rule) for rule in rules[:: max(1, len(rules) // 100)]]
+    given = [re.sub(r"^(if|when)\s+", "", part.premise, flags=re.IGNORECASE) for part in parts if part.sure]
+    return [f"{text[:1].upper()}{text[1:]}. What follows?" for text in given[:: max(1, len(given) // count)]][
+        :count
+    ]
 
 
 def refusal(scope: dict[str, Any]) -> int | None:
@@ -104,4 +120,5 @@ def ui(
     note(f"{len(chat.bank):,} rules; the page is at http://127.0.0.1:{port}, Ctrl-C ends it")
     # fonts of the system: none are loaded from elsewhere
     theme = gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
-    launch(page(chat.stream), port, theme=theme, footer_links=[])
+    blocks = page(chat.stream, example_questions(chat.bank.texts))
+    launch(blocks, port, theme=theme, css=PHONE, footer_links=[])
