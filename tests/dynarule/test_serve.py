@@ -1,6 +1,7 @@
 """The server: OpenAI's client against it, answers equal to `generate`, rules that change, requests that are refused."""
 
 import threading
+from functools import partial
 
 import openai
 import pytest
@@ -166,6 +167,29 @@ def test_what_cannot_be_answered_is_an_error_of_openais_shape(client, change, ki
     with pytest.raises(kind, match=message) as error:
         client.chat.completions.create(**({"model": "bank", "messages": asked("w1")} | change))
     assert error.value.body["type"] == "invalid_request_error"
+
+
+def test_a_stream_ends_with_an_error_of_its_own_kind(served, client, monkeypatch):
+    """A prompt that is too long is refused before a stream begins, so it ends nobody else's batch."""
+    chat = partial(client.chat.completions.create, model="bank", messages=asked("w1"), stream=True)
+    with pytest.raises(openai.BadRequestError, match="the model reads 256 at most"):
+        list(chat(messages=asked("w1 " * 300)))
+    for failure, kind in ((ValueError("bad"), "invalid_request_error"), (OSError("disk"), "server_error")):
+        monkeypatch.setattr("dynarule.serve.engine.generate", raising(failure))
+        with pytest.raises(openai.APIError, match=str(failure)) as error:
+            list(chat())
+        assert error.value.body["type"] == kind
+    served[0].most_waiting = 0
+    with pytest.raises(openai.RateLimitError, match="try again later") as error:
+        list(chat())
+    assert (error.value.type, error.value.code) == ("requests", "rate_limit_exceeded")
+
+
+def raising(failure):
+    def fail(*_, **__):
+        raise failure
+
+    return fail
 
 
 def test_a_key_is_asked_for_everywhere_but_at_health(served):

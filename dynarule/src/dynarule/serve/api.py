@@ -65,9 +65,16 @@ class Rule(BaseModel):
 class RequestError(Exception):
     """A request that cannot be answered, with its HTTP status."""
 
-    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+    def __init__(self, status: int, message: str, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)
-        self.status, self.code = status, code
+        self.status, self.code, self.param = status, code, param
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What a client reads, of OpenAI's shape and types, as an answer or within a stream."""
+        kind = "server_error" if self.status >= 500 else "invalid_request_error"
+        kind = "requests" if self.status == 429 else kind
+        return {"error": {"message": str(self), "type": kind, "param": self.param, "code": self.code}}
 
 
 def make_app(engine: Engine, api_key: str | None = None) -> Any:
@@ -79,10 +86,8 @@ def make_app(engine: Engine, api_key: str | None = None) -> Any:
     responses, natural = need("fastapi.responses", "serve"), partial(fastapi.Query, ge=0)
     app = fastapi.FastAPI(title="dynarule", openapi_url=None, docs_url=None, redoc_url=None)
 
-    def error(status: int, message: str, code: str | None = None) -> Any:
-        kind = "server_error" if status >= 500 else "invalid_request_error"
-        body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
-        return responses.JSONResponse(body, status)
+    def error(status: int, message: str, code: str | None = None, param: str | None = None) -> Any:
+        return responses.JSONResponse(RequestError(status, message, code, param).body, status)
 
     @app.middleware("http")
     async def guard(request: Any, go_on: Any) -> Any:
@@ -104,12 +109,13 @@ def make_app(engine: Engine, api_key: str | None = None) -> Any:
 
     @app.exception_handler(RequestError)
     async def refused(_: Any, problem: RequestError) -> Any:
-        return error(problem.status, str(problem), problem.code)
+        return responses.JSONResponse(problem.body, problem.status)
 
     @app.exception_handler(need("fastapi.exceptions", "serve").RequestValidationError)
     async def invalid(_: Any, problem: Any) -> Any:
         first = problem.errors()[0]
-        return error(400, f"{'.'.join(map(str, first['loc'][1:])) or 'body'}: {first['msg']}")
+        field = ".".join(map(str, first["loc"][1:])) or "body"
+        return error(400, f"{field}: {first['msg']}", param=field)
 
     @app.exception_handler(need("starlette.exceptions", "serve").HTTPException)
     async def missing(request: Any, problem: Any) -> Any:
@@ -237,10 +243,13 @@ async def _respond(engine: Engine, asked: Asked, prompts: Sequence[Prompt], kind
     try:
         for request in requests:
             engine.submit(request)
-    except OverflowError as problem:
+    except (OverflowError, ValueError) as problem:
         for request in requests:
             request.cancelled = True
-        raise RequestError(429, str(problem), "rate_limit_exceeded") from None
+        full = isinstance(problem, OverflowError)
+        raise RequestError(
+            429 if full else 400, str(problem), "rate_limit_exceeded" if full else None
+        ) from None
     head = {
         "id": f"{'chatcmpl' if kind.startswith('chat') else 'cmpl'}-{secrets.token_hex(12)}",
         "object": kind,
@@ -256,7 +265,7 @@ async def _respond(engine: Engine, asked: Asked, prompts: Sequence[Prompt], kind
         while len(answers) < len(requests):
             index, what = await events.get()
             if isinstance(what, Exception):
-                raise what if isinstance(what, RequestError) else _failure(what)
+                raise _failure(what)
             if isinstance(what, Answer):
                 answers[index] = what
     except asyncio.CancelledError:
@@ -330,10 +339,7 @@ async def _stream(
                 answers.append(what)
                 yield part(index, "", what.finish, rules=_steps(what.trace))
             else:
-                failure = _failure(what)
-                yield line(
-                    {"error": {"message": str(failure), "type": "server_error", "param": None, "code": None}}
-                )
+                yield line(_failure(what).body)
                 return
         if usage:
             yield line(chunk | {"choices": [], "usage": _usage(answers)})

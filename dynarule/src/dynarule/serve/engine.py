@@ -110,6 +110,7 @@ class Request:
     emit: Callable[[str], None] = lambda text: None
     done: Callable[[Any], None] = lambda answer: None
     cancelled: bool = field(default=False, init=False)
+    prompt_tokens: int = field(default=0, init=False)
 
     @property
     def kind(self) -> tuple[Any, ...]:
@@ -177,7 +178,15 @@ class Engine:
         ------
         OverflowError
             If too many wait already.
+        ValueError
+            If its prompt is longer than the model reads: alone, not with the batch that it would be answered in.
         """
+        request.prompt_tokens = len(encode_prompt(self.tokenizer, request.prompt))
+        longest = getattr(self.model.config, "max_position_embeddings", None)
+        if longest and request.prompt_tokens > longest:
+            raise ValueError(
+                f"the prompt has {request.prompt_tokens:,} tokens, the model reads {longest:,} at most"
+            )
         with self._wake:
             if len(self._waiting) >= self.most_waiting:
                 raise OverflowError(f"{len(self._waiting)} requests wait already; try again later")
@@ -257,10 +266,9 @@ class Engine:
             )
             for row, (request, answer) in enumerate(zip(batch, answers, strict=True)):
                 text, finish = watch.finish(row, answer.token_ids)
-                length = len(encode_prompt(self.tokenizer, request.prompt))
                 count = min(len(answer.token_ids), request.max_tokens)
                 trace = tuple(search for search in one_a_step(answer.trace) if search.layer == self.layer)
-                request.done(Answer(text, finish, length, count, trace))
+                request.done(Answer(text, finish, request.prompt_tokens, count, trace))
         except Exception as error:  # one request must not end the server
             for request in batch:
                 request.done(error)
