@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rwbench.cli.app import app
 from rwbench.methods import Method
-from rwbench.recipes import grid, recipe, recipes
+from rwbench.recipes import recipe, recipes
 from rwbench.retrievers import Retriever
 from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
@@ -104,9 +104,8 @@ def test_the_page_names_every_recipe():
 
 
 def test_two_recipes_of_one_name_are_refused():
-    """Also two grids, whose functions are made in one place."""
     same = recipes.get("paper/table4")
-    for other in (recipe("smoke"), grid("paper/table4", (100,))):
+    for other in (recipe("smoke"), recipe("paper/table4", (100,))):
         with pytest.raises(
             ValueError, match=r"two recipes are named '.*': rwbench\.recipes\..*test_extending"
         ):

@@ -16,7 +16,7 @@ COMMITTED = Path(__file__).parents[3] / "benchmarks/results"
 read_once = cache(find_results)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def made(workspace, tmp_path_factory):
     from rwbench.recipes import Options
 

@@ -1,10 +1,7 @@
-"""Tables as Markdown, LaTeX and on a terminal: each cell is its run's; the headline."""
+"""Tables as Markdown and on a terminal: each cell is its run's; the headline."""
 
-import copy
 import json
 import re
-import shutil
-import subprocess
 from statistics import fmean
 
 import pytest
@@ -15,20 +12,11 @@ from rwbench.recipes import Options
 from rwbench.report.mistakes import error_counts
 from rwbench.report.page import render_page
 from rwbench.report.setting import settings
-from rwbench.report.tables import (
-    headline,
-    interval,
-    latex_table,
-    markdown_table,
-    percent,
-    terminal_table,
-)
+from rwbench.report.tables import headline, interval, markdown_table, percent, terminal_table
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import BookSource
 from rwbench.run.runner import run_spec
 from typer.testing import CliRunner
-
-EVIL = r"50% of_{x} & #1 $y$ ~ ^ \input{z} <a|b> " + '"q"'
 
 
 def printed(*words):
@@ -58,7 +46,7 @@ def test_only_exact_values_look_exact(value, text):
 
 
 def test_every_cell_is_that_of_its_run_and_one_that_failed_is_marked(committed):
-    """Exact match with its interval and strict match, in Markdown; the same value on a terminal and in LaTeX."""
+    """Exact match with its interval and strict match, in Markdown; the same value on a terminal."""
     runs = committed("arena")
     runs[0]["n"]["failed"] = 1
     (setting,) = settings(runs)
@@ -73,32 +61,6 @@ def test_every_cell_is_that_of_its_run_and_one_that_failed_is_marked(committed):
         )
         assert f"{percent(exact)} ±" in terminal_table(setting)
     assert not left and text.count("*") == 2 and "; * without questions that failed; " in text
-
-
-def test_latex_has_every_column_and_the_best_that_competes_is_bold(searches):
-    for run in searches[:4]:
-        run["method"]["label"] = "a_b & 5%"
-    (setting,) = settings(searches)
-    table = latex_table(setting)
-    rows = dict(re.findall(r"^(.*?) & (.*) \\\\$", table, flags=re.M))
-    assert set(rows) == {"", r"a\_b \& 5\%", "BM25 (naive tokens)", "Random rules (floor)"}
-    assert {row.count(" & ") for row in rows.values()} == {3}
-    assert r"\textbf" not in rows["Random rules (floor)"] and r"\toprule" in table
-    best = percent(max(run["metrics"]["recall@1"]["macro"]["value"] for run in searches[:8:4]))
-    assert f"\\textbf{{{best}}}" in table
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
-def test_tables_compile(answering, tmp_path):
-    evil = copy.deepcopy(answering)
-    for run in evil:
-        run["method"]["label"] = EVIL
-    tables = "\n\n".join(map(latex_table, settings(answering) + settings(evil)))
-    source = rf"\documentclass{{article}}\usepackage[T1]{{fontenc}}\usepackage{{booktabs}}\begin{{document}}{tables}"
-    (tmp_path / "t.tex").write_text(source + r"\end{document}")
-    words = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "-draftmode", "t.tex"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-2000:]
 
 
 def test_the_headline_has_the_best_and_the_floor(searches):

@@ -6,7 +6,7 @@ import pytest
 from rwbench.cli.app import app
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
-from rwbench.recipes import grid, recipes
+from rwbench.recipes import recipe, recipes
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from typer.testing import CliRunner
@@ -37,7 +37,7 @@ def results(out):
 
 @pytest.fixture(scope="module", autouse=True)
 def small_recipe():
-    grid("tests/shards", (100,))(some)
+    recipe("tests/shards", (100,))(some)
     yield
     recipes.remove("tests/shards")
 

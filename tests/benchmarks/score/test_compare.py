@@ -50,9 +50,6 @@ def test_differences_are_those_of_the_samples(runs):
     assert entry["second"] - entry["first"] == pytest.approx(wanted, abs=2e-6)
     assert entry["difference"]["n"] == 44
     assert entry["difference"]["ci_low"] <= wanted <= entry["difference"]["ci_high"] < 0
-    for name, values in by_subtask.items():
-        assert entry["by_subtask"][name]["value"] == pytest.approx(np.mean(values), abs=1e-6)
-        assert "p_value" not in entry["by_subtask"][name]
     # Two other runs and two metrics: Holm's correction is over four p values.
     assert found["tests"] == 4
     tested = [e for c in found["comparisons"] for e in c["metrics"].values()]
@@ -68,7 +65,6 @@ def test_the_command_prints_what_json_holds(runs):
     entry = found["comparisons"][0]["metrics"]["recall@1"]
     assert f"{100 * entry['difference']['value']:+.1f} points" in text
     assert 'method.retriever.name: "bm25" -> "random"' in text
-    assert "multi_hop_4" in text
     assert "Holm's correction over 1 test(s)." in text
     assert found["baseline"]["run_id"] == ids[0]
 

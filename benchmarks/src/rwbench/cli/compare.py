@@ -49,13 +49,9 @@ def _text(comparison: Comparison) -> str:
                 f"p = {d['p_value']:.2g}, Holm {entry['p_holm']:.2g}; {d['n']} shared questions in {d['clusters']} "
                 f"clusters, {d['better']} better, {d['worse']} worse"
             )
-            if len(others) == 1:
-                parts = entry["by_subtask"].items()
-                lines += [f"    {name:<14} {_points(part)}, n = {part['n']}" for name, part in parts]
     lines.append(
         "\nPaired by question. Intervals: bootstrap over clusters of questions that share a gold rule. p: sign flips "
-        f"of whole clusters, two-sided; Holm's correction over {comparison['tests']} test(s). Differences by sub-task "
-        "are not tested."
+        f"of whole clusters, two-sided; Holm's correction over {comparison['tests']} test(s)."
     )
     return "\n".join(lines)
 

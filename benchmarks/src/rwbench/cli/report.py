@@ -19,12 +19,9 @@ def report(
     folder: RunsFolder,
     as_json: JsonFlag = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown only.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", help="Print the table in LaTeX (booktabs) only.")] = False,
     figure: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Only draw accuracy by number of rules: .png, .svg or .pdf, and .csv."
-        ),
+        typer.Option(metavar="FILE", help="Only draw accuracy by number of rules: .png, .svg or .pdf."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The build that the runs used, for questions and proofs.")
@@ -55,14 +52,13 @@ def report(
             from ..report.figures import write_figure
             from ..report.setting import settings
 
-            numbers = write_figure(settings(results)[0], figure)
-            typer.echo(f"{figure}, its numbers in {numbers}")
-        elif markdown or latex:
+            write_figure(settings(results)[0], figure)
+            typer.echo(str(figure))
+        elif markdown:
             from ..report.setting import settings
-            from ..report.tables import latex_table, markdown_table
+            from ..report.tables import markdown_table
 
-            shown = [markdown_table] * markdown + [latex_table] * latex
-            typer.echo("\n\n".join(table(setting) for table in shown for setting in settings(results)))
+            typer.echo("\n\n".join(map(markdown_table, settings(results))))
         else:
             from ..run.data import DataSource
 

@@ -167,28 +167,6 @@ def _check_questions(records: Mapping[int, Record], questions: Questions, spec: 
 
 def _sample(record: Record, question: Question, spec: RunSpec, stepwise: bool) -> Sample:
     """Return the sample of a record: gold from our data, scores computed."""
-    scores = score(
-        record.answers,
-        question.answers,
-        record.retrieved,
-        question.gold_steps,
-        spec.pool_size,
-        stepwise,
-        question.subtask,
-    )
-    return check_sample(
-        record.model_dump()
-        | {
-            "usage": record.usage.model_dump(exclude_none=True),
-            "subtask": question.subtask,
-            "world_id": question.world_id,
-            "fold": question.fold,
-            "gold_answers": list(question.answers),
-            "gold_rules": [list(step) for step in question.gold_steps],
-            "scores": scores,
-            "trace": [],
-            "measures": {},
-            "seconds": 0.0,
-            "error": None,
-        }
-    )
+    sample = record.model_dump() | {"usage": record.usage.model_dump(exclude_none=True)} | question.of_sample
+    sample |= {"trace": [], "measures": {}, "seconds": 0.0, "error": None}
+    return check_sample(sample | {"scores": score(sample, spec.pool_size, stepwise)})

@@ -1,14 +1,15 @@
 """Recipes: functions that return lists of runs. Every table of a paper is one name.
 
-A recipe is a Python function from `Options` to `RunSpec`s, registered by name with ``@recipe``, or the rows of a table
-(methods) crossed with pool sizes and forms, registered with ``@grid``. A new file in this folder is all that a new
-recipe needs; derive one by calling another and changing fields with `dataclasses.replace`.
+A recipe is a Python function that ``@recipe`` registers by name: from `Options` to `RunSpec`s, or, with pool sizes, to
+the rows of a table (methods) at each size and form. A new file in this folder is all that a new recipe needs; derive
+one by calling another and changing fields with `dataclasses.replace`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ruleworld_data.spec import check_name, num_rows
 
@@ -114,12 +115,18 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(int(check_name("pool size", part, known)) for part in parts)
 
 
+Rows = Callable[[Options, str, int], Sequence[Method]]
+"""(options, representation, pool size) -> the methods to compare there."""
+
+
 @dataclass(frozen=True)
 class RunRecipe:
     """A recipe by the name that users type; a slash groups names ("paper/table2")."""
 
     name: str
-    function: Callable[[Options], list[RunSpec]]
+    function: Callable[[Options], list[RunSpec]] | Rows
+    """From options to runs; with pool sizes, `Rows`."""
+    sizes: tuple[int, ...] = ()
     source: Callable[[], DataSource] | None = None
     """What its runs are about, where that is no world that a user can choose."""
 
@@ -130,39 +137,21 @@ class RunRecipe:
 
     def __call__(self, options: Options) -> list[RunSpec]:
         """Return the runs of the recipe."""
-        return self.function(options)
+        function: Any = self.function
+        return runs(options, self.sizes, function) if self.sizes else function(options)
 
 
 recipes = Registry[RunRecipe]("recipe", __name__)
 
 
 def recipe(
-    name: str, source: Callable[[], DataSource] | None = None
-) -> Callable[[Callable[[Options], list[RunSpec]]], RunRecipe]:
-    """Register the decorated function as the recipe ``name``; ``source`` as in `RunRecipe`."""
+    name: str, sizes: Sequence[int] = (), source: Callable[[], DataSource] | None = None
+) -> Callable[[Any], RunRecipe]:
+    """Register the decorated function as the recipe ``name`` (see `RunRecipe`); ``--sizes`` replaces ``sizes``."""
 
-    def register(function: Callable[[Options], list[RunSpec]]) -> RunRecipe:
-        recipes.add(name, made := RunRecipe(name, function, source))
+    def register(function: Any) -> RunRecipe:
+        recipes.add(name, made := RunRecipe(name, function, tuple(sizes), source))
         return made
-
-    return register
-
-
-Rows = Callable[[Options, str, int], Sequence[Method]]
-"""(options, representation, pool size) -> the methods to compare there."""
-
-
-def grid(name: str, sizes: Sequence[int] = MAIN_SIZES) -> Callable[[Rows], RunRecipe]:
-    """Register the recipe of a table whose rows the decorated function gives; ``--sizes`` replaces ``sizes``."""
-
-    def register(rows: Rows) -> RunRecipe:
-        def function(options: Options) -> list[RunSpec]:
-            return runs(options, sizes, rows)
-
-        # The docstring is the recipe's help; where it was written tells two recipes of one name.
-        function.__doc__, function.__module__ = rows.__doc__, rows.__module__
-        function.__qualname__ = f"{rows.__qualname__} {tuple(sizes)}"
-        return recipe(name)(function)
 
     return register
 

@@ -13,7 +13,7 @@ from ..methods.react import ReAct
 from ..methods.stepwise import Stepwise
 from ..retrievers.both_ends import BothEnds
 from ..retrievers.graph import Graph
-from . import Options, grid
+from . import MAIN_SIZES, Options, recipe
 from .arena import IN_TURN, SEARCHES, from_both_ends, retrievers, reworded, rule_memory, searching
 
 Changes = list[dict[str, Any]]
@@ -21,7 +21,7 @@ VARIANTS = ("", "seed-1", "seed-2", "minilm", "every-third")
 """Adapters of one method that were trained in different ways; see `Memory.variant`."""
 
 
-@grid("ablation/in_prompt", (10_000,))
+@recipe("ablation/in_prompt", (10_000,))
 def in_prompt(options: Options, form: str, size: int) -> list[Method]:
     """Every search with 2, 4, 8 and 16 rules in the prompt; RAG also with up to 16 by their share of the best score."""
     rows: list[Method] = []
@@ -36,7 +36,7 @@ def in_prompt(options: Options, form: str, size: int) -> list[Method]:
     return rows
 
 
-@grid("ablation/searches", (10_000,))
+@recipe("ablation/searches", (10_000,))
 def searches(options: Options, form: str, size: int) -> list[Method]:
     """IRCoT by how searches become one list, their number and share, ReAct by number, answer, request, Stepwise RAG."""
     bm25 = retrievers(options)[1]
@@ -61,7 +61,7 @@ def searches(options: Options, form: str, size: int) -> list[Method]:
     return rows
 
 
-@grid("ablation/plus", (10_000,))
+@recipe("ablation/plus", (10_000,))
 def plus(options: Options, form: str, size: int) -> list[Method]:
     """DynaRule+ without each of what it adds, with other settings, another search, or its search in a prompt."""
     left_out: Changes = [{}, {"lookahead": 0}, {"score_weight": 0}, {"lookahead": 0, "score_weight": 0}]
@@ -79,7 +79,7 @@ def plus(options: Options, form: str, size: int) -> list[Method]:
     return [row for row in rows if row.missing() is None]
 
 
-@grid("ablation/memory")
+@recipe("ablation/memory", MAIN_SIZES)
 def memory(options: Options, form: str, size: int) -> list[Method]:
     """SR-KI and DynaRule by rules kept, KBLaM with its paper's length shift (C = 100), all with gold rules alone."""
     rows: list[Method] = rule_memory(options, form, size, rules="gold") if size == 100 else []
@@ -91,7 +91,7 @@ def memory(options: Options, form: str, size: int) -> list[Method]:
     return rows
 
 
-@grid("ablation/variants")
+@recipe("ablation/variants", MAIN_SIZES)
 def variants(options: Options, form: str, size: int) -> list[Method]:
     """Each method of rule memory by the adapters that the model's folder has: other seeds, encoders, layers."""
     rows: list[DynaRulePlus | DynaRule | SRKI | KBLaM] = [

@@ -23,7 +23,7 @@ from ..retrievers.dense import Dense
 from ..retrievers.fuse import RRF
 from ..retrievers.graph import Graph
 from ..retrievers.random import Random
-from . import Options, grid
+from . import MAIN_SIZES, Options, recipe
 
 IN_PROMPT = 16
 """Rules of a list in which the shipped base still finds nine of ten."""
@@ -79,7 +79,7 @@ def reworded(model: Backend) -> list[ReAct]:
     return [replace(from_both_ends(model)[-1], reworded=True)] if model.template.request else []
 
 
-@grid("smoke")
+@recipe("smoke", MAIN_SIZES)
 def smoke(options: Options, form: str, size: int) -> list[Method]:
     """Retrieval and symbolic rows on pools of 100, 1,000 and 10,000 rules, FOL and NL; minutes on a CPU."""
     bm25, dense = BM25(), Dense()
@@ -87,7 +87,7 @@ def smoke(options: Options, form: str, size: int) -> list[Method]:
     return [Solver(), *map(Retrieve, ranked)]  # ceiling first, floor last
 
 
-@grid("words", (1_000, 10_000))
+@recipe("words", (1_000, 10_000))
 def words(options: Options, form: str, size: int) -> list[Method]:
     """Every search without a model, and the solver: with --form nl --dials words=1, how far other words lead astray."""
     dense, bm25, both = retrievers(options)
@@ -128,10 +128,10 @@ def in_arena(options: Options, form: str, size: int) -> list[Method]:
     return rows + [row for row in all_memory(options, form, size) if row.missing() is None]
 
 
-arena = grid("arena")(in_arena)
+arena = recipe("arena", MAIN_SIZES)(in_arena)
 
 
-@grid("demo", (1_000, 10_000))
+@recipe("demo", (1_000, 10_000))
 def demo(options: Options, form: str, size: int) -> list[Method]:
     """Every method of the arena with its best search, and RAG by words and by embeddings; 1,000 and 10,000 rules."""
     return [

@@ -16,7 +16,7 @@ from ..methods.rag import RAG
 from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..spec import RunSpec
-from . import ALL_SIZES, Options, grid, recipe, runs
+from . import ALL_SIZES, MAIN_SIZES, Options, recipe, runs
 from .arena import IN_PROMPT, retrievers, rule_memory
 
 PROMPTING_UP_TO = 2_000
@@ -29,7 +29,7 @@ def dynarule(options: Options, form: str, size: int) -> list[Method]:
     return [DynaRule.of(model, form) for model in options.local_models]
 
 
-@grid("paper/table2")
+@recipe("paper/table2", MAIN_SIZES)
 def table2(options: Options, form: str, size: int) -> list[Method]:
     """Question answering: every method on 100, 1,000 and 10,000 rules (also tables 8, 9 and 11: --sizes all)."""
     rows: list[Method] = []
@@ -40,19 +40,19 @@ def table2(options: Options, form: str, size: int) -> list[Method]:
     return rows + rule_memory(options, form, size)
 
 
-@grid("paper/table3", (1_000,))
+@recipe("paper/table3", (1_000,))
 def table3(options: Options, form: str, size: int) -> list[Method]:
     """Strong models (each with --model) by prompting, and DynaRule (also table 13: --sizes 100,500,1000)."""
     return [*(Prompting(model=model) for model in options.all_models), *dynarule(options, form, size)]
 
 
-@grid("paper/table4")
+@recipe("paper/table4", MAIN_SIZES)
 def table4(options: Options, form: str, size: int) -> list[Method]:
     """Retrieval: Recall@100, @10 and @1 of every method (also tables 10 and 12, figure 11: --sizes all)."""
     return [*map(Retrieve, retrievers(options)), *rule_memory(options, form, size)]
 
 
-@grid("paper/figure3", (100,))
+@recipe("paper/figure3", (100,))
 def figure3(options: Options, form: str, size: int) -> list[Method]:
     """Confidence layer by entropy (also figure 8), and answers with the gold rules in one layer only, on 100 rules."""
     rows: list[Method] = []
@@ -63,7 +63,7 @@ def figure3(options: Options, form: str, size: int) -> list[Method]:
     return rows
 
 
-figure4 = grid("paper/figure4", ALL_SIZES)(dynarule)
+figure4 = recipe("paper/figure4", ALL_SIZES)(dynarule)
 
 
 @recipe("paper/figure5a")
@@ -72,7 +72,7 @@ def figure5a(options: Options) -> list[RunSpec]:
     return figure4(options) + figure4(replace(options, split="heldout"))
 
 
-@grid("paper/figure5b")
+@recipe("paper/figure5b", MAIN_SIZES)
 def figure5b(options: Options, form: str, size: int) -> list[Method]:
     """Iterative RAG: IRCoT and ReAct, four rounds of 100 rules, and with 16 in a prompt, beside DynaRule."""
     rows: list[Method] = [
@@ -84,7 +84,7 @@ def figure5b(options: Options, form: str, size: int) -> list[Method]:
     return rows + dynarule(options, form, size)
 
 
-@grid("paper/figure5c", (100, 1_000))
+@recipe("paper/figure5c", (100, 1_000))
 def figure5c(options: Options, form: str, size: int) -> list[Method]:
     """Gold rules only, 100 and 1,000 rules: how much of the error is finding rules, how much using them."""
     # the pool does not matter to the second row, so it is asked once
@@ -92,7 +92,7 @@ def figure5c(options: Options, form: str, size: int) -> list[Method]:
     return [Prompting(model=model, rules=rules) for rules in kinds for model in options.all_models]
 
 
-@grid("paper/figure6a", (100,))
+@recipe("paper/figure6a", (100,))
 def figure6a(options: Options, form: str, size: int) -> list[Method]:
     """Rule dependence: DynaRule on 100 rules, and with the gold rules taken out of every layer."""
     return [

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .style import Style
 
@@ -21,21 +21,6 @@ UNITS = 72
 """Units of an SVG per inch of a figure: a font size of 12 is 12 units."""
 PHONE, PANEL = 410, 330
 """Width of a figure and height of each of its panels: letters keep their size on a phone."""
-
-
-class Point(NamedTuple):
-    """A value at a place of the x axis."""
-
-    x: float
-    value: float
-
-
-class Line(NamedTuple):
-    """One method's points in one panel."""
-
-    label: str
-    style: Style
-    points: Sequence[Point]
 
 
 def drawing_style() -> AbstractContextManager[None]:
@@ -58,37 +43,26 @@ def stacked(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
     return figure, axes_of
 
 
-def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw each line's points with their markers."""
-    for line in lines:
-        x, y = zip(*sorted(line.points), strict=True)
-        style = line.style
-        (drawn,) = axes.plot(
-            x, y, style.line, color=style.colour, marker=style.marker, linewidth=1.7, label=line.label
-        )
-        drawn.set_markeredgewidth(1.4 if style.marker in "x+1" else 0)
+def draw_line(axes: Axes, points: Sequence[tuple[float, float]], style: Style, label: str) -> None:
+    """Draw a method's points with their markers."""
+    x, y = zip(*sorted(points), strict=True)
+    (line,) = axes.plot(x, y, style.line, color=style.colour, marker=style.marker, linewidth=1.7, label=label)
+    line.set_markeredgewidth(1.4 if style.marker in "x+1" else 0)
 
 
-def label_ends(axes: Axes, lines: Sequence[Line], gap: float = 0.06) -> None:
-    """Write value and name of each line at the right edge that it reaches, none over another."""
-    last = max((point.x for line in lines for point in line.points), default=0)
-    ends = sorted(
-        (point.value, line.style.colour, line.label.partition(",")[0])
-        for line in lines
-        for point in line.points
-        if point.x == last
-    )
+def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], gap: float = 0.06) -> None:
+    """Write value and name (value, colour, name) at the right edge, none over another."""
     low, high = axes.get_ylim()
     apart = min(gap, 1 / len(ends)) * (high - low) if ends else 0.0
     places: list[float] = []
-    for value, *_ in ends:
+    for value, *_ in sorted(ends):
         places.append(max(value, places[-1] + apart) if places else value)
     # What was moved above the axes comes down again, and moves those below it.
     ceiling = high
     for slot in reversed(range(len(places))):
         places[slot] = min(places[slot], ceiling)
         ceiling = places[slot] - apart
-    for (value, colour, name), place in zip(ends, places, strict=True):
+    for (value, colour, name), place in zip(sorted(ends), places, strict=True):
         axes.annotate(
             f"{100 * value:.0f} {name}",
             (1.02, (place - low) / (high - low)),

@@ -36,8 +36,7 @@ def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Compar
     -------
     dict
         ``baseline``, ``comparisons`` (per run: ``spec_differences`` and per metric the paired ``difference`` with
-        ``p_holm``, over all sub-tasks and by sub-task), ``tests``: over how many p values Holm's correction goes.
-        The differences by sub-task are described, not tested.
+        ``p_holm``), ``tests``: over how many p values Holm's correction goes.
 
     Raises
     ------
@@ -124,23 +123,12 @@ def _against(
         scores = np.array([[sample["scores"][metric] for sample in pair] for pair in pairs]).T
         mine = [sample for sample, _ in pairs]
         clusters, subtasks = sample_clusters(mine), np.array([sample["subtask"] for sample in mine])
-        groups = {name: np.flatnonzero(subtasks == name) for name in dict.fromkeys(subtasks.tolist())}
-        means = [float(np.mean([values[rows].mean() for rows in groups.values()])) for values in scores]
-        by_subtask = {
-            name: paired_difference(
-                scores[0, rows], scores[1, rows], [name] * len(rows), [clusters[row] for row in rows]
-            )
-            for name, rows in groups.items()
-        }
+        names = np.unique(subtasks)
+        means = [float(np.mean([values[subtasks == name].mean() for name in names])) for values in scores]
         compared[metric] = {
             "first": round(means[0], 6),
             "second": round(means[1], 6),
             "difference": _rounded(paired_difference(scores[0], scores[1], subtasks.tolist(), clusters)),
-            # Described, not tested, so without their p values.
-            "by_subtask": {
-                name: {key: value for key, value in _rounded(part).items() if key != "p_value"}
-                for name, part in by_subtask.items()
-            },
         }
     return {**_head(second), "spec_differences": differences, "metrics": compared}
 

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .charts import (
-    Line,
-    Point,
-    draw_lines,
-    drawing_style,
-    label_ends,
-    legend,
-    number_axis,
-    save,
-    share_axis,
-    stacked,
-)
-from .setting import ANSWERS, Setting, macro
+from .charts import draw_line, drawing_style, label_ends, legend, number_axis, save, share_axis, stacked
+from .setting import ANSWERS, MethodView, Setting, macro
 from .style import styles
 
 if TYPE_CHECKING:
@@ -45,16 +35,12 @@ def by_size(setting: Setting) -> Figure | None:
     """Draw the lead metric against pool size, a line per method of `one_each` with its name."""
     best = one_each(setting)
     drawn = styles(view.key for view in best.methods.values())
-    lines: dict[str, list[Line]] = {}
-    for form in best.representations:
-        for method, view in best.methods.items():
-            points = [
-                Point(size, estimate["value"])
-                for size in best.sizes
-                if (run := best.find(method, form, size)) and (estimate := macro(run, best.lead))
-            ]
-            if points:
-                lines.setdefault(form, []).append(Line(view.label, drawn[view.key], points))
+    lines: dict[str, dict[MethodView, list[tuple[float, float]]]] = {}
+    for form, (method, view) in product(best.representations, best.methods.items()):
+        runs = [(size, best.find(method, form, size)) for size in best.sizes]
+        points = [(size, e["value"]) for size, run in runs if run and (e := macro(run, best.lead))]
+        if points:
+            lines.setdefault(form, {})[view] = points
     if not lines:
         return None
     name = setting.lead.replace("_", " ").capitalize()
@@ -62,64 +48,40 @@ def by_size(setting: Setting) -> Figure | None:
     for axes, of_form in zip(axes_of, lines.values(), strict=True):
         axes.set(xlabel="rules in the pool", xscale="log")
         share_axis(axes)
-        draw_lines(axes, of_form)
+        last = max(points[-1][0] for points in of_form.values())
+        for view, points in of_form.items():
+            draw_line(axes, points, drawn[view.key], view.label)
+        ends = {view: points[-1][1] for view, points in of_form.items() if points[-1][0] == last}
+        label_ends(
+            axes, [(y, drawn[view.key].colour, view.label.partition(",")[0]) for view, y in ends.items()]
+        )
         number_axis(axes, setting.sizes)
-        label_ends(axes, of_form)
     return figure
 
 
 def entropy(setting: Setting) -> Figure | None:
     """Draw entropy of attention over rules by layer, of the runs that measured it; the lowest layer is ringed."""
-    drawn = styles(view.key for view in setting.methods.values())
-    lines = []
-    for run in setting.runs:
-        if measured := run["measures"].get("rule_entropy"):
-            points = [Point(*pair) for pair in zip(measured["layers"], measured["mean"], strict=True)]
-            label = f"{setting.view(run).label}, {run['spec']['representation'].upper()}"
-            lines.append(Line(label, drawn[setting.view(run).key], points))
-    if not lines:
+    measured = [(run, curve) for run in setting.runs if (curve := run["measures"].get("rule_entropy"))]
+    if not measured:
         return None
+    drawn = styles(view.key for view in setting.methods.values())
     figure, (axes,) = stacked(["Attention entropy by layer"])
     axes.set(xlabel="layer (counted from 0)", ylabel="nats")
-    draw_lines(axes, lines)
-    for line in lines:
-        low = min(line.points, key=lambda point: point.value)
-        axes.plot(low.x, low.value, "o", markersize=13, fillstyle="none", color=line.style.colour)
+    for run, curve in measured:
+        view, points = setting.view(run), list(zip(curve["layers"], curve["mean"], strict=True))
+        draw_line(axes, points, drawn[view.key], f"{view.label}, {run['spec']['representation'].upper()}")
+        low = min(points, key=lambda point: point[1])
+        axes.plot(*low, "o", markersize=13, fillstyle="none", color=drawn[view.key].colour)
     axes.set_ylim(bottom=0)
-    number_axis(axes, sorted({point.x for line in lines for point in line.points}))
+    number_axis(axes, sorted({layer for _, curve in measured for layer in curve["layers"]}))
     legend(axes)
     return figure
 
 
-def write_figure(setting: Setting, path: Path) -> Path:
-    """Draw the lead metric against pool size in one file, and write all numbers beside it.
-
-    Parameters
-    ----------
-    setting : Setting
-    path : Path
-        ``.png``, ``.svg`` or ``.pdf``; the same results give the same bytes.
-
-    Returns
-    -------
-    Path
-        The CSV file: a row per run.
-    """
-    import pandas as pd
-    from ruleworld_data.io import write_whole
-
+def write_figure(setting: Setting, path: Path) -> None:
+    """Draw the lead metric against pool size in a file (``.png``, ``.svg``, ``.pdf``); a ValueError without numbers."""
     with drawing_style():
         figure = by_size(setting)
         if figure is None:
             raise ValueError("these runs have no metric to draw; finish a run first: rwbench run smoke")
         save(figure, path)
-    rows = [
-        (view.label, form.upper(), size, *(estimate[name] for name in ("value", "ci_low", "ci_high")))
-        for size in setting.sizes
-        for form in setting.representations
-        for method, view in setting.methods.items()
-        if (run := setting.find(method, form, size)) and (estimate := macro(run, setting.lead))
-    ]
-    table = pd.DataFrame(rows, columns=["method", "form", "size", "value", "ci_low", "ci_high"])
-    write_whole(path.with_suffix(".csv"), table.to_csv(index=False, lineterminator="\n").encode())
-    return path.with_suffix(".csv")

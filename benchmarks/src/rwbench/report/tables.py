@@ -1,9 +1,9 @@
-"""The results of a setting as one pandas frame in the report's order, and as text, Markdown, LaTeX and sentences."""
+"""The results of a setting as one pandas frame in the report's order, and as text, Markdown and sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..markdown import markdown_table as table_of
 from ..score.results import Estimate, Results
@@ -130,24 +130,6 @@ def terminal_table(setting: Setting) -> str:
     return f"{setting.title()}\n{body}\n{caption}{failure_note(setting.runs)}"
 
 
-def latex_table(setting: Setting) -> str:
-    """Return `table` in LaTeX (booktabs), the best method that competes in bold."""
-    import pandas as pd
-
-    values = table(setting).map(lambda cell: float("nan") if cell is None else cell.estimate["value"])
-    competing = [view.label for view in setting.methods.values() if not view.is_reference]
-    style = values.astype(float).style.format(_latex_percent, na_rep="--")
-    style = style.format_index(escape="latex").format_index(escape="latex", axis="columns")
-    if competing:
-        rows = pd.IndexSlice[competing, :]
-        style = style.highlight_max(subset=rows, props="textbf:--rwrap;")
-    caption = f"{CAPTIONS[setting.lead]}{failure_note(setting.runs)}. {setting.title()}."
-    signs = str.maketrans({sign: f"\\{sign}" for sign in "&%$#_{}"})
-    return style.to_latex(
-        hrules=True, column_format="l" + "r" * len(values.columns), caption=caption.translate(signs)
-    )
-
-
 def failure_mark(failed: bool | int) -> str:
     """Return what stands behind the number of a run some of whose questions failed, and are not in it."""
     return "*" if failed else ""
@@ -156,10 +138,6 @@ def failure_mark(failed: bool | int) -> str:
 def failure_note(runs: Iterable[Results]) -> str:
     """Return what `failure_mark` means, where a run has it: the end of a caption."""
     return "; * without questions that failed" if any(run["n"]["failed"] for run in runs) else ""
-
-
-def _latex_percent(value: Any) -> str:
-    return percent(value).replace("<", "$<$")
 
 
 def headline(setting: Setting) -> str:

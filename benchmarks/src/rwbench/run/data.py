@@ -52,6 +52,15 @@ class Question:
         """Gold rule ids, each once, in step order."""
         return tuple(dict.fromkeys(rule for step in self.gold_steps for rule in step))
 
+    @property
+    def of_sample(self) -> dict[str, Any]:
+        """Fields of a sample that are the question's."""
+        return {
+            **{name: getattr(self, name) for name in ("id", "subtask", "world_id", "fold")},
+            "gold_answers": list(self.answers),
+            "gold_rules": [list(step) for step in self.gold_steps],
+        }
+
     @classmethod
     def from_row(cls, row: dict[str, Any], index: int) -> Question:
         """Read one row of the question table."""

@@ -164,29 +164,15 @@ def _matching(output: Output | None, question: Question) -> Output:
 
 def _sample(question: Question, output: Output, pool_size: int, stepwise: bool, start: float) -> Sample:
     """Return a question's sample as it is read back from its line."""
-    gold = [list(step) for step in question.gold_steps]
-    scores = {}
-    if output.error is None:
-        answers = output.answers, question.answers
-        scores = score(*answers, output.retrieved, gold, pool_size, stepwise, question.subtask)
-    line = sample_line(
-        {
-            "id": question.id,
-            "subtask": question.subtask,
-            "world_id": question.world_id,
-            "fold": question.fold,
-            "output": output.text,
-            "answers": output.answers,
-            "gold_answers": list(question.answers),
-            "retrieved": output.retrieved,
-            "gold_rules": gold,
-            "scores": scores,
-            "outcome": "failed" if output.error is not None else output.outcome,
-            "trace": [step.to_dict() for step in output.trace],
-            "measures": dict(output.measures),
-            "usage": dict(output.usage),
-            "seconds": round(time.perf_counter() - start, 6),
-            "error": output.error,
-        }
-    )
-    return check_sample(from_json(line))
+    sample = question.of_sample | {"answers": output.answers, "retrieved": output.retrieved}
+    sample |= {
+        "output": output.text,
+        "scores": score(sample, pool_size, stepwise) if output.error is None else {},
+        "outcome": "failed" if output.error is not None else output.outcome,
+        "trace": [step.to_dict() for step in output.trace],
+        "measures": dict(output.measures),
+        "usage": dict(output.usage),
+        "seconds": round(time.perf_counter() - start, 6),
+        "error": output.error,
+    }
+    return check_sample(from_json(sample_line(sample)))

@@ -110,14 +110,9 @@ def _row(sample: Sample, run_id: str, place: int) -> dict[str, Any]:
 def _sample(row: Mapping[str, Any], pool_size: int) -> Sample:
     gold = _gold(row)
     searches = None if row["ranks"] is None else [_ranking(ranks, gold) for ranks in row["ranks"]]
-    scores: dict[str, float] = {}
-    if row["error"] is None:
-        answers = row["answers"], row["gold_answers"]
-        scores = score(*answers, searches, row["gold_rules"], pool_size, row["stepwise"], row["subtask"])
-    sample: Any = {name: row[name] for name in SAME}
+    sample: Any = {name: row[name] for name in SAME} | {"retrieved": searches}
     return sample | {
-        "retrieved": searches,
-        "scores": scores,
+        "scores": score(sample, pool_size, row["stepwise"]) if row["error"] is None else {},
         "outcome": row["outcome"],
         "trace": [],
         "measures": from_json(row["measures"]),

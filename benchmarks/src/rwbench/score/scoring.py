@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from ruleworld_data.scoring import exact_match, selective_scores, step_recall, strict_match, union_recall
 
@@ -21,32 +21,23 @@ def budgets(pool_size: int) -> dict[str, Budget]:
     return {name: k for name, k in RECALL_BUDGETS.items() if k == "gold" or k < pool_size}
 
 
-def score(
-    answers: Sequence[str] | None,
-    gold_answers: Sequence[str],
-    retrieved: Sequence[Sequence[int]] | None,
-    gold_rules: Sequence[Sequence[int]],
-    pool_size: int,
-    stepwise: bool = False,
-    subtask: str = "",
-) -> dict[str, float]:
-    """Score one output: metric -> value.
+def score(sample: Mapping[str, Any], pool_size: int, stepwise: bool = False) -> dict[str, float]:
+    """Score a sample: metric -> value.
 
     Parameters
     ----------
-    answers, gold_answers : sequence of str
-        One per sub-question; None where a method does not answer, and then there is no ``exact_match``.
-    retrieved, gold_rules : sequence of sequences of int
-        Rule ids per search, best first (None where a method does not search), and per gold step. Searches that are
-        steps have ``step_recall@...`` (missing steps count 0) beside the order-free ``recall@...``.
+    sample : mapping
+        Its ``answers`` and ``gold_answers``, one per sub-question (answers are None where a method does not answer: no
+        ``exact_match`` then); ``retrieved`` per search, best first (None where it does not search), and ``gold_rules``
+        per step. Searches that are steps have ``step_recall@...`` (missing steps count 0) beside the order-free
+        ``recall@...``. A ``subtask`` with questions that have no answer is scored by what is refused, too.
     pool_size : int
         Budgets that cover the pool are left out.
     stepwise : bool
         Whether searches are steps also where there was one only, as of a method that stopped after its first.
-    subtask : str
-        One with questions that have no answer is scored by what is refused, too (`selective_scores`).
     """
     scores: dict[str, float] = {}
+    answers, retrieved, gold_rules = (sample[name] for name in ("answers", "retrieved", "gold_rules"))
     gold = list(dict.fromkeys(rule for step in gold_rules for rule in step))
     if retrieved is not None:
         for name, budget in budgets(pool_size).items():
@@ -54,11 +45,10 @@ def score(
                 scores[f"recall@{name}"] = union_recall(retrieved, gold_rules, budget)
                 scores[f"step_recall@{name}"] = step_recall(retrieved, gold_rules, budget)
                 continue
-            ranked = retrieved[0] if retrieved else []
-            scores[f"recall@{name}"] = union_recall([ranked], [gold], budget)
+            scores[f"recall@{name}"] = union_recall([retrieved[0] if retrieved else []], [gold], budget)
     if answers is not None:
-        scores["exact_match"] = exact_match(answers, gold_answers)
-        scores["strict_match"] = strict_match(answers, gold_answers)
-        if subtask.startswith("unknown"):
-            scores |= selective_scores(answers, gold_answers)
+        scores["exact_match"] = exact_match(answers, sample["gold_answers"])
+        scores["strict_match"] = strict_match(answers, sample["gold_answers"])
+        if sample["subtask"].startswith("unknown"):
+            scores |= selective_scores(answers, sample["gold_answers"])
     return scores
