@@ -226,18 +226,7 @@ class _Block(NamedTuple):
     def requests(self) -> Document:
         world, form = self.worlds[self.draw.randrange(8)], self._form()
         (row,) = world.questions.slice(self.draw.randrange(len(world.questions)), 1).to_pylist()
-        rules, ids, brought = world.rules.to_pylist(), world.rules.column("id").to_numpy(), []
-        for name in (name for step in row["steps"] for name in step["rule_ids"]):
-            gold = rules[int(np.flatnonzero(ids == name)[0])]
-            others = [rules[i] for i in np.flatnonzero(lookalikes(world.rules, ids == name))]
-            brought.append((request_text(gold, form), [rule[form] for rule in self._among(gold, others)]))
-        return self.writer.requests(row, brought, form)
-
-    def _among(self, gold: Any, others: list[Any]) -> list[Any]:
-        """Return the gold rule among some of the others."""
-        rules = [gold, *self.draw.sample(others, min(len(others), self.draw.randint(0, BESIDE_REQUESTED)))]
-        self.draw.shuffle(rules)
-        return rules
+        return asking(self.writer, self.draw, world, row, form)
 
     def _size(self, least: int, most: int) -> int:
         """Draw a number: half the time the largest, else any."""
@@ -245,6 +234,23 @@ class _Block(NamedTuple):
 
     def _form(self) -> Form:
         return "fol" if self.draw.random() < self.mixture.fol else "nl"
+
+
+def asking(writer: Writer, draw: random.Random, world: FreshWorld, row: Any, form: Form) -> Document:
+    """Return a question that asks for its rules before each step, and gets each among some others."""
+    rules, ids, brought = world.rules.to_pylist(), world.rules.column("id").to_numpy(), []
+    for name in (name for step in row["steps"] for name in step["rule_ids"]):
+        gold = rules[int(np.flatnonzero(ids == name)[0])]
+        others = [rules[i][form] for i in np.flatnonzero(lookalikes(world.rules, ids == name))]
+        brought.append((request_text(gold, form), among(draw, gold[form], others)))
+    return writer.requests(row, brought, form)
+
+
+def among(draw: random.Random, gold: str, others: list[str]) -> list[str]:
+    """Return the gold rule among some of the others."""
+    rules = [gold, *draw.sample(others, min(len(others), draw.randint(0, BESIDE_REQUESTED)))]
+    draw.shuffle(rules)
+    return rules
 
 
 def lookalikes(rules: pa.Table, gold: np.ndarray) -> np.ndarray:

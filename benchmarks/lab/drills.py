@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from documents import BESIDE_REQUESTED, STRICT, WORLDS, Form, Writer, lookalikes, request_text, small_sizes
+from documents import STRICT, WORLDS, Form, Writer, among, asking, lookalikes, small_sizes
 from network import Branch, Tree
 from plain import DOMAINS, HELD_OUT
 from pydantic.dataclasses import dataclass
@@ -101,7 +101,7 @@ def _ruleworld(
     ids = world.rules.column("id").to_numpy()
     rows = _window(draw, draw.sample(rows, len(rows)), draw.randint(1, plan.asked))
     if plan.requests:
-        return [], [_branch(_asking(writer, draw, world, ids, row, form), row["subtask"]) for row in rows]
+        return [], [_branch(asking(writer, draw, world, row, form), row["subtask"]) for row in rows]
     gold = np.isin(ids, [i for row in rows for i in row["gold_rule_ids"]])
     near = np.flatnonzero(lookalikes(world.rules, gold)).tolist() if draw.random() < plan.alike else []
     wanted = max(0, draw.randint(*plan.rules) - int(gold.sum()))
@@ -111,16 +111,6 @@ def _ruleworld(
     draw.shuffle(kept)
     texts = world.rules.column(form).take(kept).to_pylist()
     return writer.rules(texts).ids, [_branch(writer.answer(row, form), row["subtask"]) for row in rows]
-
-
-def _asking(writer: Writer, draw: random.Random, world: FreshWorld, ids: Any, row: Any, form: Form) -> Any:
-    """Return a question that asks for its rules before each step, and gets each among some others."""
-    rules, brought = world.rules.to_pylist(), []
-    for name in (name for step in row["steps"] for name in step["rule_ids"]):
-        gold = rules[int(np.flatnonzero(ids == name)[0])]
-        others = [rules[i][form] for i in np.flatnonzero(lookalikes(world.rules, ids == name))]
-        brought.append((request_text(gold, form), _among(draw, gold[form], others)))
-    return writer.requests(row, brought, form)
 
 
 def _plain(writer: Writer, draw: random.Random, key: str, plan: Ingredient) -> tuple[list[int], list[Branch]]:
@@ -145,7 +135,7 @@ def _asking_plain(writer: Writer, draw: random.Random, world: Any, row: Any) -> 
     brought = []
     for rule in (rule for step in row["steps"] for rule in step["rule_ids"]):
         others = [world.texts[i] for i in range(len(world.texts)) if i != rule and world.alike(i, rule)]
-        brought.append((world.premises[rule], _among(draw, world.texts[rule], others)))
+        brought.append((world.premises[rule], among(draw, world.texts[rule], others)))
     return writer.requests(row, brought, "nl")
 
 
@@ -154,10 +144,3 @@ def _window(draw: random.Random, rows: list[Any], count: int) -> list[Any]:
     rows = sorted(rows, key=lambda row: len(row["steps"]))
     at = draw.randint(0, max(0, len(rows) - count))
     return rows[at : at + count]
-
-
-def _among(draw: random.Random, gold: str, others: list[str]) -> list[str]:
-    """Return the gold rule among some of the others."""
-    rules = [gold, *draw.sample(others, min(len(others), draw.randint(0, BESIDE_REQUESTED)))]
-    draw.shuffle(rules)
-    return rules

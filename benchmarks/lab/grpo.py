@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import torch
 import typer
-from checkpoint import read_checkpoint, write_checkpoint
+from loop import read_checkpoint, write_checkpoint
 from ruleworld_data.environments import EnvConfig, Episode, instance, read_config, score
 from ruleworld_data.io import write_whole
 from ruleworld_data.prompts import Template

@@ -2,17 +2,14 @@
 
     python benchmarks/lab/teach.py benchmarks/base/smollm2-more.toml --out runs/smollm2-more
 
-A training takes up the checkpoint of its folder; a kill costs two minutes. ``OUT/last`` is the same without what the
-optimizer remembers, in float16 and a sixth as large: another machine goes on with it by ``--resume``, after some steps
-of rising rate. ``OUT/model`` is what comes of it: `rwbench models add` joins it with its model. Every minute a line of
-``OUT/log.jsonl`` has loss by ingredient, the share of answers of which every token was the likeliest, tokens a second
-of computing time, and the hours left.
+``OUT/last`` is the checkpoint without what the optimizer remembers, in float16 and a sixth as large: another machine
+goes on with it by ``--resume``, after some steps of rising rate. ``OUT/model`` is what comes of it, which
+`rwbench models add` joins with its model.
 """
 
 from __future__ import annotations
 
 import json
-import time
 import tomllib
 from collections import defaultdict
 from dataclasses import asdict, replace
@@ -22,9 +19,9 @@ from typing import Annotated, Any
 import torch
 import torch.nn.functional as F
 import typer
-from checkpoint import read_checkpoint, write_checkpoint
 from documents import STRICT, Writer
 from drills import Ingredient, draw_trees
+from loop import STATE, Told, Training
 from network import Tree, add_lora, answer_logits
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
@@ -32,14 +29,12 @@ from ruleworld_data.io import write_whole
 from rwbench.models import PROMPT_FILE, STEP, base_folder, fingerprint, replaced_folder
 from rwbench.models.added import taught_base
 from rwbench.run.environment import environment
-from rwbench.run.folder import exclusive
 from safetensors.torch import load_file, save
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 TWIN = 0.1  # part of a row's length within which another row is its twin
-SAVE_SECONDS, LOG_SECONDS = 120.0, 60.0
-STATE, WEIGHTS, CONFIG = "state.safetensors", "adapter_model.safetensors", "adapter_config.json"
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -80,11 +75,12 @@ def check_mark(output_VC: Tensor, mark: str, tokenizer: Any) -> None:
         raise ValueError(f"mark must be a special token that stands alone, one of {free}, got {mark!r}")
 
 
-class Teaching:
-    """A model in training, which its folder's checkpoint decides."""
+class Teaching(Training):
+    """A model that is taught; ``elsewhere`` is the ``last`` of another machine, to go on with here."""
 
-    def __init__(self, recipe: Recipe, out: Path, device: str) -> None:
-        self.recipe, self.out = recipe, out
+    def __init__(self, recipe: Recipe, out: Path, device: str, elsewhere: Path | None = None) -> None:
+        super().__init__(recipe, out, warm=0)
+        self.elsewhere = elsewhere
         folder = base_folder(recipe.model)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, trust_remote_code=False)
@@ -106,9 +102,14 @@ class Teaching:
         }
         if recipe.begin is not None:
             self.take(load_file(Path(recipe.begin) / WEIGHTS))
-        self.optimizer = torch.optim.AdamW([*self.weights.values()], betas=(0.9, 0.98), weight_decay=0.0)
-        self.at: dict[str, Any] = {"step": 0, "tokens": 0, "seconds": 0.0, "warm": 0}
+        adam = torch.optim.AdamW([*self.weights.values()], betas=(0.9, 0.98), weight_decay=0.0)
+        self.optimizers = [adam]
         self.join()
+
+    @property
+    def done(self) -> float:
+        """Of its tokens."""
+        return self.at["tokens"] / self.recipe.tokens
 
     @torch.no_grad()
     def take(self, values: dict[str, Tensor]) -> None:
@@ -123,9 +124,9 @@ class Teaching:
         for linear in self.changed.values():
             linear.join()
 
-    def step(self) -> dict[str, list[tuple[float, bool]]]:
-        """Train on one batch of trees; return by ingredient each answer's loss and whether it was right."""
-        recipe, at, started = self.recipe, self.at, time.process_time()
+    def step(self) -> Told:
+        """Train on one batch of trees; kinds of answers are ingredients."""
+        recipe, at, (optimizer,) = self.recipe, self.at, self.optimizers
         trees = draw_trees(self.writer, str(recipe.seed), at["step"], recipe.ingredients, recipe.step_tokens)
         count = sum(sum(branch.wanted) for tree in trees for branch in tree.branches)
         told = defaultdict(list)
@@ -137,30 +138,27 @@ class Teaching:
                 tree, losses_N.detach(), logits_NV.argmax(-1) == target_N, branch_N
             )
         torch.nn.utils.clip_grad_norm_([*self.weights.values()], recipe.clip, error_if_nonfinite=True)
-        left = max(0.0, 1 - at["tokens"] / recipe.tokens)
-        for group in self.optimizer.param_groups:
+        left = max(0.0, 1 - self.done)
+        for group in optimizer.param_groups:
             group["lr"] = recipe.rate * left * min(1.0, (at["step"] - at["warm"] + 1) / recipe.warmup)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
         self.join()
         at["step"] += 1
         at["tokens"] += sum(tree.size for tree in trees)
-        at["seconds"] += time.process_time() - started
         return told
 
     def save(self) -> None:
         """Write the checkpoint, and what another machine goes on with."""
-        recipe = asdict(self.recipe)
-        write_checkpoint(self.out / STATE, self.weights, [self.optimizer], recipe, self.at)
+        super().save()
         self.write(self.out / "last")
 
-    def resume(self, elsewhere: Path | None) -> None:
+    def resume(self) -> None:
         """Go to the folder's checkpoint, or to the ``last`` of another machine, if there is one."""
-        if (self.out / STATE).is_file():
-            self.at = read_checkpoint(self.out / STATE, self.weights, [self.optimizer], asdict(self.recipe))
-        elif elsewhere is not None:
-            self.take(load_file(elsewhere / WEIGHTS))
-            said = json.loads((elsewhere / "training.json").read_text(encoding="utf-8"))
+        super().resume()
+        if self.elsewhere is not None and not (self.out / STATE).is_file():
+            self.take(load_file(self.elsewhere / WEIGHTS))
+            said = json.loads((self.elsewhere / "training.json").read_text(encoding="utf-8"))
             self.at = {name: said[name] for name in self.at} | {"warm": said["step"]}
         self.join()
 
@@ -192,42 +190,6 @@ def answers(tree: Tree, losses_N: Tensor, right_N: Tensor, branch_N: Tensor) -> 
     return [(float(losses_N[mine].mean()), bool(right_N[mine].all())) for mine in own]
 
 
-def teach(recipe: Recipe, out: Path, device: str = "cpu", elsewhere: Path | None = None) -> Teaching:
-    """Train from the folder's checkpoint to the end of the recipe."""
-    out.mkdir(parents=True, exist_ok=True)
-    with exclusive(out):
-        teaching = Teaching(recipe, out, device)
-        teaching.resume(elsewhere)
-        at, told, saved, logged = teaching.at, defaultdict(list), time.monotonic(), time.monotonic()
-        begun = at["tokens"], at["seconds"], logged
-        while at["tokens"] < recipe.tokens:
-            for name, each in teaching.step().items():
-                told[name] += each
-            last, now = at["tokens"] >= recipe.tokens, time.monotonic()
-            if last or now - logged >= LOG_SECONDS:
-                done = at["tokens"] - begun[0]
-                line = {name: at[name] for name in ("step", "tokens")} | {
-                    "tokens_a_second": round(done / (at["seconds"] - begun[1])),
-                    "hours_left": round((recipe.tokens - at["tokens"]) * (now - begun[2]) / done / 3600, 2),
-                    "loss": {
-                        n: round(sum(loss for loss, _ in e) / len(e), 4) for n, e in sorted(told.items())
-                    },
-                    "right": {
-                        n: round(sum(right for _, right in e) / len(e), 3) for n, e in sorted(told.items())
-                    },
-                    "answers": {n: len(e) for n, e in sorted(told.items())},
-                }
-                print(json.dumps(line), flush=True)
-                with (out / "log.jsonl").open("a", encoding="utf-8") as log:
-                    log.write(json.dumps(line) + "\n")
-                told, logged = defaultdict(list), now
-            if last or now - saved >= SAVE_SECONDS:
-                teaching.save()
-                saved = now
-        teaching.write(out / "model")
-    return teaching
-
-
 def main(
     recipe: Path,
     out: Annotated[Path, typer.Option(help="Folder of the training; if it holds one, that goes on.")],
@@ -243,7 +205,7 @@ def main(
     """Teach, or go on with it; a kill costs two minutes at most."""
     torch.set_num_threads(threads)
     plan = read_recipe(recipe)
-    teach(replace(plan, tokens=tokens or plan.tokens), out, device, resume)
+    Teaching(replace(plan, tokens=tokens or plan.tokens), out, device, resume).run()
     print(f"wrote {out / 'model'}")
 
 

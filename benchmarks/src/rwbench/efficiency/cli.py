@@ -42,7 +42,7 @@ def serving(
 ) -> None:
     """Measure time to first token, time per token and per search, and peak memory by number of rules.
 
-    Running it again takes up where it stopped. Example: rwbench efficiency serving --rules 0,1000
+    Example: rwbench efficiency serving --rules 0,1000
     """
     given = locals()
     with user_errors():

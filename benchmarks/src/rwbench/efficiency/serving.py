@@ -10,20 +10,17 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruleworld_data.io import start_worker, write_whole
 
 from ..run.environment import environment
+from .methods import Condition, build
 from .settings import DTYPES, Cell, Settings
 from .workload import peak_mb, random_model, random_tokens, reset_peak, spread
-
-if TYPE_CHECKING:
-    from .methods import Condition
 
 Table = dict[str, Any]
 Figures = dict[str, Any]
@@ -31,9 +28,8 @@ Figures = dict[str, Any]
 
 def in_own_process(settings: Settings, cell: Cell, cache: Path) -> Figures:
     """Measure a cell in a new process, whose peak of memory is the cell's."""
-    with ProcessPoolExecutor(
-        1, mp_context=get_context("spawn"), initializer=start_worker, initargs=(settings.threads,)
-    ) as pool:
+    spawned = get_context("spawn")
+    with ProcessPoolExecutor(1, spawned, start_worker, (settings.threads,)) as pool:
         return pool.submit(measure_cell, settings, cell, cache).result()
 
 
@@ -42,64 +38,34 @@ def measure(
     cells: Sequence[Cell],
     path: Path,
     cache: Path,
-    note: Callable[[str], None] = lambda line: None,
+    note: Callable[[str], None] = print,
     run: Callable[[Settings, Cell, Path], Figures] = in_own_process,
 ) -> Table:
-    """Measure what is not measured yet and return the whole table.
+    """Measure cells one after another, and write the results file ``path`` after each; return the whole table.
 
-    The results file ``path`` is written after every cell, and a later call takes up from it. ``cache`` is the folder of
-    random embeddings.
-
-    Raises
-    ------
-    ValueError
-        If the file was measured with other settings.
+    ``cache`` is the folder of random embeddings. A process that was killed, most likely for memory, is a failed cell.
     """
-    table = _open(path, settings)
-    done = {(cell["method"], cell["rules"]): cell for cell in table["cells"] if cell["status"] != "failed"}
+    head = {"schema_version": 1, "kind": "serving", "settings": asdict(settings)}
+    table: Table = head | {"environment": environment(), "cells": []}
     path.parent.mkdir(parents=True, exist_ok=True)
     for cell in cells:
-        name = cell.method, cell.rules
-        if name not in done:
-            note(f"{cell.method}, {cell.rules:,} rules")
-            done[name] = {"method": cell.method, "rules": cell.rules} | _outcome(settings, cell, cache, run)
-            table["cells"] = list(done.values())
-            write_whole(path, json.dumps(table, indent=1, allow_nan=False) + "\n")
+        note(f"{cell.method}, {cell.rules:,} rules")
+        if obstacle := cell.obstacle(settings):
+            figures: Figures = {"status": "not_run", "note": obstacle}
+        else:
+            try:
+                figures = {"status": "ok"} | run(settings, cell, cache)
+            except (RuntimeError, MemoryError, OSError) as error:
+                what = f"{type(error).__name__}: {error}".splitlines()[0]
+                figures = {"status": "failed", "note": what}
+        table["cells"].append({"method": cell.method, "rules": cell.rules} | figures)
+        write_whole(path, json.dumps(table, indent=1, allow_nan=False) + "\n")
     return table
 
 
-def _open(path: Path, settings: Settings) -> Table:
-    new = {"schema_version": 1, "kind": "serving", "settings": asdict(settings), "environment": environment()}
-    if not path.exists():
-        return new | {"cells": []}
-    table = json.loads(path.read_text(encoding="utf-8"))
-    if table["settings"] != asdict(settings):
-        raise ValueError(
-            f"{path} was measured with {table['settings']}; give the same options to go on, or another --out"
-        )
-    return new | {"cells": table["cells"]}
-
-
-def _outcome(
-    settings: Settings, cell: Cell, cache: Path, run: Callable[[Settings, Cell, Path], Figures]
-) -> Figures:
-    """Return a cell's figures, or why there are none."""
-    if obstacle := cell.obstacle(settings):
-        return {"status": "not_run", "note": obstacle}
-    try:
-        return {"status": "ok"} | run(settings, cell, cache)
-    except BrokenProcessPool:
-        note = "the process was killed, most likely for memory"
-    except (RuntimeError, MemoryError, OSError) as error:
-        note = f"{type(error).__name__}: {error}".splitlines()[0]
-    return {"status": "failed", "note": note}
-
-
 def measure_cell(settings: Settings, cell: Cell, cache: Path) -> Figures:
-    """Measure a cell in this process and return its figures, in ms and MB."""
+    """Return a cell's figures, in ms and MB."""
     import torch
-
-    from .methods import Condition, build
 
     torch.set_num_threads(settings.threads)
     shape, device = settings.sizes, settings.device
@@ -124,13 +90,10 @@ def measure_cell(settings: Settings, cell: Cell, cache: Path) -> Figures:
         order = [base, method] if repeats % 2 == 0 else [method, base]
         for condition in order:
             condition.times["ttft"].append(condition.prefill(device))
-        for token in new:
+        search = [torch.full_like(new[0], shape.search_token)] if method.searches else []
+        for name, ids in (*(("decode", token) for token in new), *(("search", token) for token in search)):
             for condition in order:
-                condition.times["decode"].append(condition.step(token, device))
-        if method.searches:
-            search = torch.full_like(new[0], shape.search_token)
-            for condition in order:
-                condition.times["search"].append(condition.step(search, device))
+                condition.times[name].append(condition.step(ids, device))
         repeats += 1
     return {
         "repeats": repeats,

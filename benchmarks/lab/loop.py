@@ -1,0 +1,133 @@
+"""The loop of a training: steps, a log, and a checkpoint from which a training that was killed goes on.
+
+A checkpoint is one safetensors file, whole or not written, with its state as JSON in it. Every minute a line of
+``OUT/log.jsonl`` has the loss by kind of answer, the share of answers of which every token was the likeliest, tokens a
+second of computing time, and the hours left.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from ruleworld_data.io import write_whole
+from rwbench.run.folder import exclusive
+from safetensors import safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+SAVE_SECONDS, LOG_SECONDS = 120.0, 60.0
+STATE = "state.safetensors"
+
+Optimizers = Sequence[torch.optim.Optimizer]
+Told = dict[str, list[tuple[float, bool]]]  # kind -> loss of each answer, and whether all of it was right
+
+
+class Training:
+    """A model in training, which its folder's checkpoint decides; a kill costs two minutes.
+
+    A subclass has ``model``, ``weights`` and ``optimizers``, and says in ``at`` (JSON) where it stands.
+    """
+
+    weights: dict[str, Tensor]
+    optimizers: Optimizers
+
+    def __init__(self, recipe: Any, out: Path, **at: Any) -> None:
+        self.recipe, self.out = recipe, out
+        self.at: dict[str, Any] = {"step": 0, "tokens": 0, "seconds": 0.0} | at
+
+    @property
+    @abstractmethod
+    def done(self) -> float:
+        """Which part of the training lies behind."""
+
+    @abstractmethod
+    def step(self) -> Told:
+        """Train a little, and count it in ``at``."""
+
+    @abstractmethod
+    def write(self, folder: Path) -> None:
+        """Write the model, how it is asked, and how it was trained."""
+
+    def resume(self) -> None:
+        """Go to the folder's checkpoint, if there is one."""
+        if (self.out / STATE).is_file():
+            self.at = read_checkpoint(self.out / STATE, self.weights, self.optimizers, asdict(self.recipe))
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        write_checkpoint(self.out / STATE, self.weights, self.optimizers, asdict(self.recipe), self.at)
+
+    def run(self) -> None:
+        """Train from the folder's checkpoint to the end, and write ``model``."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        with exclusive(self.out):
+            self.resume()
+            told: Told = defaultdict(list)
+            begun = saved = logged = time.monotonic()
+            first, tokens, seconds = self.done, self.at["tokens"], self.at["seconds"]
+            while self.done < 1:
+                started = time.process_time()
+                for kind, answers in self.step().items():
+                    told[kind] += answers
+                self.at["seconds"] += time.process_time() - started
+                last, now = self.done >= 1, time.monotonic()
+                if last or now - logged >= LOG_SECONDS:
+                    speed = round((self.at["tokens"] - tokens) / (self.at["seconds"] - seconds))
+                    left = (1 - self.done) * (now - begun) / (self.done - first) / 3600
+                    self.log({"tokens_a_second": speed, "hours_left": round(left, 2)}, told)
+                    told, logged = defaultdict(list), now
+                if last or now - saved >= SAVE_SECONDS:
+                    self.save()
+                    saved = now
+            self.write(self.out / "model")
+
+    def log(self, entry: dict[str, Any], told: Told) -> None:
+        """Add a line to the log."""
+        entry = {"step": self.at["step"], "tokens": self.at["tokens"]} | entry
+        for name, place, digits in (("loss", 0, 4), ("right", 1, 3)):
+            entry[name] = {
+                n: round(sum(a[place] for a in each) / len(each), digits) for n, each in sorted(told.items())
+            }
+        line = json.dumps(entry | {"answers": {name: len(each) for name, each in sorted(told.items())}})
+        print(line, flush=True)
+        with (self.out / "log.jsonl").open("a", encoding="utf-8") as log:
+            log.write(line + "\n")
+
+
+def write_checkpoint(
+    path: Path, weights: Mapping[str, Tensor], optimizers: Optimizers, recipe: Any, state: Any
+) -> None:
+    """Write weights, what optimizers remember of them, and JSON values: whose training it is, and where it stands."""
+    tensors = {f"weights/{name}": weight.detach() for name, weight in weights.items()}
+    for i, optimizer in enumerate(optimizers):
+        for number, moments in optimizer.state_dict()["state"].items():
+            tensors |= {f"{i}/{number}/{name}": torch.as_tensor(value) for name, value in moments.items()}
+    values = {"recipe": json.dumps(recipe), "state": json.dumps(state)}
+    write_whole(path, save({name: value.cpu().contiguous() for name, value in tensors.items()}, values))
+
+
+@torch.no_grad()
+def read_checkpoint(path: Path, weights: Mapping[str, Tensor], optimizers: Optimizers, recipe: Any) -> Any:
+    """Take up weights and optimizers, and return where the training stands; a ValueError if it is of another recipe."""
+    moments: list[dict[int, dict[str, Tensor]]] = [defaultdict(dict) for _ in optimizers]
+    with safe_open(path, framework="pt") as file:
+        if file.metadata()["recipe"] != json.dumps(recipe):
+            raise ValueError(f"{path} is of another recipe; give another --out, or delete {path.parent}")
+        for key in file.keys():  # noqa: SIM118 (no mapping)
+            part, _, rest = key.partition("/")
+            if part == "weights":
+                weights[rest].copy_(file.get_tensor(key))
+            else:
+                number, _, name = rest.partition("/")
+                moments[int(part)][int(number)][name] = file.get_tensor(key)
+        for optimizer, own in zip(optimizers, moments, strict=True):
+            optimizer.load_state_dict(optimizer.state_dict() | {"state": own})
+        return json.loads(file.metadata()["state"])
