@@ -296,6 +296,7 @@ def test_the_data_card_counts_what_the_scales_hold():
     assert [row for row in card.splitlines() if re.search(r"\| [\d,]+ \|$", row)] == rows
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     """`make docs`: strict, so a link to nowhere or a docstring that cannot be read fails."""
     config = ROOT / ".docs" / "mkdocs.yml"

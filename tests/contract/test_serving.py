@@ -11,16 +11,22 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from dynarule.cli.app import app as dynarule
+from rwbench.cli.app import app as rwbench
+from typer.testing import CliRunner
+
 PAGE = Path(__file__).parents[2] / "dynarule/docs/serving.md"
 
 
-def test_the_server_of_the_page_answers(tmp_path):
+def test_the_server_of_the_page_answers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     block = re.search(r"^```sh\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.M | re.S)[1]
     book, bank, serve, curl = block.replace("\\\n", " ").split("\n", 3)
     bins = Path(sys.executable).parent
     for line in (book, bank):
         command, *words = shlex.split(line)
-        subprocess.run([bins / command, *words], cwd=tmp_path, check=True, capture_output=True)
+        done = CliRunner().invoke({"rwbench": rwbench, "dynarule": dynarule}[command], words)
+        assert done.exit_code == 0, done.output
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

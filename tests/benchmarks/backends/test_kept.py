@@ -14,16 +14,14 @@ LINE = Decoding(60, ("\n",), requests=True)
 
 
 @pytest.fixture(autouse=True)
-def forget(monkeypatch):
-    """No answer and no state is there from before; called, it forgets those so far."""
-
-    def all_so_far():
-        local._ANSWERED.clear()
-        local._kept_states.cache_clear()
-
-    monkeypatch.setattr(local, "_ANSWERED", {})
+def forget():
+    """No answer and no state is there from before."""
     all_so_far()
-    return all_so_far
+
+
+def all_so_far(*_):
+    local._ANSWERED.clear()
+    local._kept_states.cache_clear()
 
 
 @pytest.fixture
@@ -75,20 +73,20 @@ def turns(backend, talks, between=lambda turn, prompts: None, most=4):
     return lines
 
 
+@pytest.fixture(scope="module")
+def wanted(talks):
+    """The lines where everything is read again at every turn."""
+    return turns(Local.of("tiny"), talks, all_so_far)
+
+
 @pytest.mark.parametrize("piece", [5, 64])
-def test_lines_are_those_of_reading_everything_again(talks, monkeypatch, forget, read, piece):
+def test_lines_are_those_of_reading_everything_again(talks, wanted, monkeypatch, read, piece):
     """Though rows leave on the way and their texts differ in length; and but for the first turn, little is read."""
-    backend = Local.of("tiny")
     monkeypatch.setattr(local, "PIECE", piece)
-    anew = turns(backend, talks, lambda *_: forget())
-    forget()
-    long = sum(tokens for _, tokens in read)
-    read.clear()
     firsts = []
-    held = turns(backend, talks, lambda turn, prompts: firsts.append(len(read)))
-    assert held == anew
+    held = turns(Local.of("tiny"), talks, lambda turn, prompts: firsts.append(len(read)))
+    assert held == wanted
     assert any(line.startswith("[Search]") for line, *_ in held[0])
-    assert sum(tokens for _, tokens in read) < long / 2
     tokenizer = load("tiny")[1]
     whole = max(len(tokenizer(prompt.text)["input_ids"]) for prompt, _ in talks)
     assert read[0] == (len(talks), whole)
@@ -123,11 +121,8 @@ def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(byte_level
     assert byte_level("ends.\n\n")["input_ids"] != encoded(byte_level, "ends.\n\n", True)
 
 
-def test_no_more_is_held_than_one_forward_has(talks, monkeypatch, forget):
+def test_no_more_is_held_than_one_forward_has(talks, wanted, monkeypatch):
     """Parts of a batch are lines of one turn; what is not held is read anew."""
-    backend = Local.of("tiny")
-    wanted = turns(backend, talks, lambda *_: forget())
-    forget()
     monkeypatch.setattr(rows, "BATCH_TOKENS", 100)
     monkeypatch.setattr(kept, "BATCH_TOKENS", 100)
     held = []
@@ -135,17 +130,14 @@ def test_no_more_is_held_than_one_forward_has(talks, monkeypatch, forget):
     def look(turn, prompts):
         held.append([len(text.ids) for text in local._kept_states("tiny")._latest])
 
-    assert turns(backend, talks, look) == wanted
+    assert turns(Local.of("tiny"), talks, look) == wanted
     assert held[0] == []
     assert all(each and sum(each) <= 100 for each in held[1:])
     assert min(map(len, held[1:])) < 3
 
 
-def test_a_sliding_window_keeps_nothing(talks, monkeypatch, forget):
+def test_a_sliding_window_keeps_nothing(talks, wanted, monkeypatch):
     """Its cache has let go of what is far behind, so all is read anew."""
-    backend = Local.of("tiny")
-    wanted = turns(backend, talks, lambda *_: forget())
-    forget()
     growing = dynarule.growing_cache
 
     def sliding(model):
@@ -154,5 +146,5 @@ def test_a_sliding_window_keeps_nothing(talks, monkeypatch, forget):
         return cache
 
     monkeypatch.setattr(dynarule, "growing_cache", sliding)
-    assert turns(backend, talks, most=2) == wanted[:2]
+    assert turns(Local.of("tiny"), talks, most=2) == wanted[:2]
     assert not local._kept_states("tiny")._latest

@@ -36,7 +36,7 @@ def own(model, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
-@pytest.mark.parametrize("method", ["dynarule", "srki", "kblam"])
+@pytest.mark.parametrize("method", ["dynarule", "kblam"])
 def test_both_stages_make_an_adapter_and_a_killed_training_ends_alike(method, own, tmp_path):
     out, recipe = tmp_path / "out", RECIPE
     if method == "dynarule":  # reading, finding among what is read, both

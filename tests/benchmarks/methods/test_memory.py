@@ -215,19 +215,6 @@ def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, wor
     assert behind.text == "[1] a\n[2] b\n[3] c\n"
 
 
-def test_a_shared_pool_gives_what_small_batches_give(folder, run):
-    first, second = (
-        {
-            sample["id"]: (sample["output"], sample["retrieved"])
-            for sample in run(
-                make(DynaRule, folder, batch_size=size), "single_rule", size=1000, scope="batch", limit=5
-            )[2]
-        }
-        for size in (1, 4)
-    )
-    assert first == second and len(first) == 5
-
-
 def test_removed_gold_rules_are_never_found(folder, run):
     for sample in run(make(KBLaM, folder, rules="without_gold"), "multi_rule_3")[2]:
         assert len(sample["retrieved"][0]) == 100  # others took their places
@@ -307,13 +294,6 @@ def test_what_is_given_is_what_the_memory_is_made_with_and_what_the_label_says(f
         assert config == dataclasses.replace(own, **wanted)
         labels.add(method.label)
     assert len(labels) == len(given) + 2
-
-
-def test_rules_in_the_model_need_a_folder():
-    from rwbench.backends.endpoint import Endpoint
-
-    with pytest.raises(ValueError, match="needs a model folder"):
-        DynaRule(model=Endpoint.of("m", "http://localhost:1/v1"))
 
 
 def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, run):

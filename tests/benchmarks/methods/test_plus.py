@@ -66,18 +66,6 @@ def test_another_search_may_stand_in_the_place_of_dynarule_plus():
         assert output.answers
 
 
-def test_a_search_that_finds_nothing_leaves_the_question_to_be_guessed():
-    """Of a pool that shares no word with what is asked nothing is read, and the output says so."""
-    model, source = Local.of("tiny"), DataSource("tiny", version="1.1")
-    rules, (question,) = source.rules("test"), select(source.questions("single_rule", "test"), 1)
-    index = BothEnds().scorer(rules.ids, rules.texts(rules.ids, "nl"))
-    unrelated = rules.ids[np.isneginf(index([question.text])[0])][:5]
-    pool = Pool(unrelated, rules, "nl", (question,))
-    (output,) = Searched.of(model, "nl", retriever=BothEnds(), score_weight=1).answer([(pool, question)], 16)
-    assert output.error is None
-    assert len(unrelated) == 5 and output.retrieved[0] == []
-
-
 def test_a_rule_counts_by_the_better_of_its_two_scores():
     """Of the question and of the last step, as shares of the best one's; what scores 0 is not found."""
     source = DataSource("tiny", version="1.1")

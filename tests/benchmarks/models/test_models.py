@@ -4,16 +4,11 @@ import json
 import shutil
 import struct
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import Mock
 
-import numpy as np
-import pytest
 import torch
 from rwbench import models
 from rwbench.backends.local import load_tokenizer
 from rwbench.models import adapter_folder, base_folder, fingerprint, replaced_folder, shipped, step_mark
-from rwbench.models.reader import RuleReader, load_reader
 from rwbench.score.results import find_results
 from safetensors.torch import save_file
 
@@ -31,22 +26,6 @@ def test_a_folder_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):
         write(tmp_path / "base", text)
         assert (tmp_path / "base" / "file").read_text() == text
         assert [path.name for path in tmp_path.iterdir()] == ["base"]
-
-
-@pytest.mark.parametrize("when", ["writing", "between the renames"])
-def test_killed_the_old_folder_is_there_for_the_next_writer_to_keep_or_replace(tmp_path, when):
-    folder = tmp_path / "base"
-    write(folder, "old")
-    (tmp_path / ".base.part").mkdir()
-    (tmp_path / ".base.part" / "half").touch()
-    if when == "between the renames":
-        folder.rename(tmp_path / "base.old")
-    with pytest.raises(KeyboardInterrupt), replaced_folder(folder):
-        assert (folder / "file").read_text() == "old"
-        raise KeyboardInterrupt
-    assert (folder / "file").read_text() == "old"
-    write(folder, "new")
-    assert (folder / "file").read_text() == "new" and [path.name for path in tmp_path.iterdir()] == ["base"]
 
 
 def test_what_was_measured_of_a_base_is_no_part_of_it(tmp_path):
@@ -72,21 +51,6 @@ def test_a_large_base_that_differs_in_one_layer_is_another(tmp_path, monkeypatch
     for header in (b"[1]", b'{"a": 1}', b'{"a": {}}', b"x"):  # no safetensors: both ends alone
         (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"x" * 5000)
         assert fingerprint(tmp_path) not in found
-
-
-def test_a_bank_is_where_its_model_is():
-    """On a device that has no numbers, as a model on an accelerator would."""
-    encode = Mock(side_effect=lambda texts: torch.ones(len(texts), 4), fingerprint="encoder")
-    model = SimpleNamespace(device=torch.device("meta"))
-    rules = Mock(texts=lambda ids, column: [f"If A is {i}, A will be {column}." for i in ids])
-    bank = RuleReader(model, None, None, None, encode).bank(rules, np.arange(3, dtype=np.int32), "nl")
-    assert (len(bank), bank.device.type, bank.keys_MP.device.type) == (3, "meta", "meta")
-
-
-def test_the_memory_methods_run_in_fp32_on_a_cpu():
-    assert json.loads((base_folder("tiny") / "config.json").read_text())["dtype"] == "bfloat16"
-    assert load_reader("tiny", "kblam", "nl").model.dtype == torch.float32
-    load_reader.cache_clear()
 
 
 def test_steps_begin_with_the_mark_that_a_model_was_taught(tmp_path):

@@ -3,12 +3,10 @@
 import dataclasses
 import json
 import runpy
-import sqlite3
 import sys
 from pathlib import Path
 
 import pytest
-from rwbench.backends.endpoint import Endpoint
 from rwbench.backends.local import Local
 from rwbench.cli.app import app
 from rwbench.methods.prompting import Prompting
@@ -147,19 +145,6 @@ def test_a_dead_endpoint_stops_the_run_and_says_how_to_go_on(answering, tmp_path
     assert "finished samples are kept. To go on: rwbench run few --limit 1" in result.stderr
     written = [s for path in tmp_path.glob("*/samples.jsonl") for s in read_samples(path)]
     assert written == []  # none is counted as failed for lack of a server
-
-
-def test_a_full_disk_in_the_reply_cache_fails_no_question(
-    answering, options, workspace, tmp_path, monkeypatch
-):
-    def full(cache, key, value):
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr("diskcache.Cache.set", full)
-    spec = cut_spec(options, Prompting(model=Endpoint.of("m", answering.url)))
-    with pytest.raises(OSError, match=r"cannot keep a reply: .*disk is full"):
-        run_spec(spec, workspace, tmp_path)
-    assert read_samples(tmp_path / spec.run_id / "samples.jsonl") == []
 
 
 @pytest.mark.parametrize(

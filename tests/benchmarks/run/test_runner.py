@@ -2,11 +2,6 @@
 
 import dataclasses
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,11 +12,9 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.recipes import Options
 from rwbench.retrievers.random import Random
-from rwbench.run.data import DataSource
 from rwbench.run.folder import exclusive, make_plan
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import SampleLog, read_samples, sample_line
-from rwbench.spec import RunSpec
 
 
 def without_times(results):
@@ -109,25 +102,6 @@ def test_a_kill_at_any_byte_changes_nothing(data, finished, workspace, tmp_path_
     assert ids == [json.loads(line)["id"] for line in whole.decode().splitlines()]
     kept = whole[:cut].rpartition(b"\n")
     assert (folder / "samples.jsonl").read_bytes().startswith(kept[0] + kept[1])
-
-
-def test_a_real_kill_resumes(tmp_path):
-    words = [sys.executable, "-m", "rwbench", "run", "smoke", "--scale", "tiny", f"--out={tmp_path}/runs"]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    # Killed as soon as samples appear, wherever it is then.
-    while not any(p.stat().st_size for p in tmp_path.glob("runs/*/samples.jsonl")):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.01)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    (path,) = tmp_path.glob("runs/*/samples.jsonl")
-    assert not (path.parent / "results.json").exists()
-    spec = RunSpec.from_dict(json.loads((path.parent / "spec.json").read_text()))
-    resumed = run_spec(spec, DataSource("tiny"), tmp_path / "runs")
-    fresh = run_spec(spec, DataSource("tiny"), tmp_path / "fresh")
-    assert without_times(resumed) == without_times(fresh)
 
 
 def test_a_finished_run_is_not_run_again(spec, workspace, tmp_path, monkeypatch):

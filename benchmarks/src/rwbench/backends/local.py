@@ -31,9 +31,6 @@ from .rows import NoRequest, Row, as_written, encoded, marked, parts_of
 PIECE = 64
 """Tokens after which rows whose answer has ended leave the batch: else all are computed until the longest ends."""
 
-COUNTED = "min_new_tokens begin_suppress_tokens forced_eos_token_id exponential_decay_length_penalty max_time".split()
-"""Settings of a model's generation_config that count from where a piece begins, so there is one piece with them."""
-
 SMALL = 1 << 31
 """Bytes of weights up to which a model runs in float32 everywhere."""
 MOST_ANSWERED = 1 << 12
@@ -219,10 +216,8 @@ class Local(Backend):
             before, fill = head - n, longest - len(row.ids) + n
             padded.append([pad] * before + row.ids[:n] + [pad] * fill + row.ids[n:])
             mask.append([0] * before + [1] * n + [0] * fill + [1] * (len(row.ids) - n))
-        options: dict[str, Any] = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
-        if self.temperature:
-            options = {"do_sample": True, "temperature": self.temperature}
-        options |= {"num_beams": 1, "use_cache": True}  # a training's checkpoint may say otherwise
+        options: dict[str, Any] = {"do_sample": bool(self.temperature)}
+        options |= {"temperature": self.temperature} if self.temperature else {}
         if self.template.request and not decoding.requests:
             opening = [place for place, row in enumerate(rows) if not row.begun]
             options["logits_processor"] = [NoRequest(self.template.request, tokenizer, opening)]
@@ -249,9 +244,10 @@ class Local(Backend):
         model, tokenizer = load(self.model)
         written: list[list[int]] = [[] for _ in ids_BT]
         going, left = list(range(len(written))), decoding.max_new_tokens
-        whole = any(getattr(model.generation_config, name, None) is not None for name in COUNTED)
-        whole |= "past_key_values" not in options
-        piece = left if whole or self.temperature else PIECE  # what is drawn must not depend on who is done
+        whole = (
+            self.temperature or "past_key_values" not in options
+        )  # what is drawn must not depend on who is done
+        piece = left if whole else PIECE
         while going:
             before, most = ids_BT.shape[1], min(piece, left)
             ids_BT = model.generate(ids_BT, attention_mask=mask_BT, max_new_tokens=most, **options)
@@ -322,12 +318,18 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any,
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import torch
+    from transformers import GenerationConfig
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder or folder))  # an adapter adds a token
     gpu = torch.cuda.is_available()
     model = _opened("AutoModelForCausalLM", folder, dtype=_dtype(folder, gpu))
+    # Of how a checkpoint wants to be decoded only its ends count: all models decode alike.
+    ends = ("bos_token_id", "eos_token_id", "pad_token_id")
+    model.generation_config = GenerationConfig(
+        **{name: getattr(model.generation_config, name) for name in ends}
+    )
     return model.to("cuda" if gpu else "cpu").eval(), tokenizer
 
 

@@ -182,18 +182,10 @@ def _tensors(file: BinaryIO) -> list[tuple[int, int]]:
 
 @contextmanager
 def replaced_folder(folder: Path) -> Iterator[Path]:
-    """Give an empty folder to write into, which takes the place of another when all is written.
-
-    Killed between the two renames, the old one is put back by the next writer.
-    """
-    old = folder.with_name(f"{folder.name}.old")
+    """Give an empty folder to write into, which takes the place of another when all is written."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with part_of(folder, folder=True) as new:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
         yield new
         if folder.exists():
-            folder.rename(old)
+            shutil.rmtree(folder)
         new.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)

@@ -12,29 +12,17 @@ import json
 import re
 import shutil
 import tomllib
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import PROMPT_FILE, added_folder, base_folder, fingerprint, replaced_folder, shipped
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
-@dataclass(frozen=True)
-class Carried:
-    """A model file inside a package of the package index.
-
-    Attributes
-    ----------
-    package, version : str
-        Which package; it is never imported.
-    file : str
-        Where the model is in it.
-    sha256 : str
-        Of the file.
-    """
+class Carried(NamedTuple):
+    """A model file inside a package of the package index, which is never imported."""
 
     package: str
     version: str
@@ -42,15 +30,7 @@ class Carried:
     sha256: str
 
     def find(self) -> Path:
-        """Return the installed file.
-
-        Raises
-        ------
-        FileNotFoundError
-            If the package is not installed; the message is the line to type.
-        ValueError
-            If the file is another one.
-        """
+        """Return the installed file; a FileNotFoundError says what to type, a ValueError that it is another one."""
         try:
             path = Path(str(distribution(self.package).locate_file(self.file)))
         except PackageNotFoundError:
