@@ -106,7 +106,7 @@ def bank():
     return RuleBank(keys, values, [f"r{i}" for i in range(30)], [f"rule {i}" for i in range(30)])
 
 
-def make_tokenizer(words: int = 90, reserved: int = 0, search: bool = False, chat: bool = False):
+def make_tokenizer(words: int = 90, search: bool = False, chat: bool = False):
     """A word tokenizer whose word "w12" has id 12; 0 pads, 96 ends, as in the tiny models."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
@@ -114,7 +114,6 @@ def make_tokenizer(words: int = 90, reserved: int = 0, search: bool = False, cha
     vocabulary = {"<pad>": 0} | {f"w{i}": i for i in range(1, words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="w1"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer.add_special_tokens([f"<|reserved_special_token_{i}|>" for i in range(reserved)])
     if search:
         tokenizer.add_special_tokens(["<search>"])
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")

@@ -31,7 +31,6 @@ from dynarule import (
 WIDTH = 20
 RULES = [f"If A is w{i}, A will be w{i + 1}." for i in range(12)]
 IDS = [str(i) for i in range(1, 13)]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 
 
@@ -75,9 +74,9 @@ def as_bank(rules=RULES, ids=IDS):
     return RuleBank.from_texts(rules, None, FakeEncoder(), ids)
 
 
-@pytest.fixture
-def files(tmp_path, tiny_model, tiny_tokenizer):
-    """A base model, an adapter with its tokenizer, rules and questions, in folders."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory, tiny_model, tiny_tokenizer):
+    tmp_path = tmp_path_factory.mktemp("made")
     model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
     model.get_output_embeddings().weight[[0, 96]] = 0
     model.save_pretrained(tmp_path / "model")
@@ -91,6 +90,13 @@ def files(tmp_path, tiny_model, tiny_tokenizer):
     (tmp_path / "rules.txt").write_text("\n".join(RULES) + "\n")
     (tmp_path / "questions.txt").write_text("w11 w12\nw13\n")
     return tmp_path, model, tokenizer, adapter
+
+
+@pytest.fixture
+def files(made, tmp_path):
+    """A base model, an adapter with its tokenizer, rules and questions, in folders of their own."""
+    folder, *parts = made
+    return shutil.copytree(folder, tmp_path / "files"), *parts
 
 
 @pytest.fixture
@@ -153,8 +159,8 @@ def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, 
     from dynarule.bank import FaissIndex
 
     folder, *_ = files
-    built, build = [], FaissIndex._build
-    monkeypatch.setattr(FaissIndex, "_build", lambda *given: built.append(1) or build(*given))
+    built, build = [], FaissIndex.__init__
+    monkeypatch.setattr(FaissIndex, "__init__", lambda *given: built.append(1) or build(*given))
 
     def answer():
         question = ["-q", "w11 w12", "--max-new-tokens", 5, "--json", "--trace"]
@@ -246,12 +252,10 @@ def training(folder, **changes):
     return words + [part for name, value in small.items() for part in ("--set", f"{name}={value}")]
 
 
-@pytest.mark.parametrize("spare", (True, False))
-def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer, spare):
-    """Also where <search> needs a row that the base, and so the adapter of stage 1, has not."""
+def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer):
+    """Where <search> needs a row that the base, and so the adapter of stage 1, has not."""
     folder, *_ = files
-    if not spare:
-        tiny_model("qwen2", vocab_size=len(tiny_tokenizer())).save_pretrained(folder / "model")
+    tiny_model("qwen2", vocab_size=len(tiny_tokenizer())).save_pretrained(folder / "model")
     questions = write_questions(folder / "train.jsonl", family="mine")
     cli(*training(folder), "--out", folder / "1")
     info = DynaRuleConfig.from_pretrained(folder / "1")
@@ -562,23 +566,25 @@ def chat(plus_files, tiny_model, monkeypatch):
     return chat
 
 
-def test_a_streamed_answer_grows_to_the_whole_one(chat, monkeypatch):
-    whole = chat.reply("w11 w12")
+def test_an_answer_grows_to_the_whole_one(chat, monkeypatch):
+    prompts = question_prompts(chat.tokenizer, ["w11 w12"], chat.config.question_opening)
+    settings = {"max_new_tokens": 24, "keep_search": True}
+    (expected,) = generate(chat.model, chat.tokenizer, chat.bank, prompts, **settings)
+    *parts, whole = chat.reply("w11 w12")
     assert "  step 2: [" in whole and " -> [" in whole  # of several steps, with what they looked ahead to
-    parts = list(chat.stream("w11 w12"))
-    assert parts[-1] == whole and len(parts) > 2
+    assert whole.endswith(expected.text.replace("<search>", "").strip()) and len(parts) > 1
     assert [len(part) for part in parts] == sorted(len(part) for part in parts)
     monkeypatch.setattr(type(chat.model), "generate", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # and ends the wait
-        list(chat.stream("w1"))
+        list(chat.reply("w1"))
 
 
 def test_lines_change_the_book(chat):
-    assert list(chat.stream("+ If A is green, A will be blue.")) == ["added [13], 13 rules"]
-    assert chat.reply("rules GREEN") == "[13] If A is green, A will be blue."
-    assert chat.reply("- 13") == "12 rules" and chat.reply("rules green") == ""
+    lines = ["+ If A is green, A will be blue.", "rules GREEN", "- 13", "rules green"]
+    told = ["added [13], 13 rules", "[13] If A is green, A will be blue.", "12 rules", ""]
+    assert [list(chat.reply(line)) for line in lines] == [[line] for line in told]
     with pytest.raises(ValueError, match=r"no rule after \+; type for example"):
-        chat.reply("+")
+        list(chat.reply("+"))
 
 
 @pytest.mark.parametrize(
@@ -649,23 +655,3 @@ def test_example_questions_are_about_rules_of_the_whole_book():
     rules = [f"If the bag has {n} straps, it is checked." for n in range(900)] + ["All doors are open."]
     assert example_questions(rules)[::2] == [f"The bag has {n} straps. What follows?" for n in (0, 594)]
     assert example_questions(rules[-1:]) == example_questions([]) == []
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
-def test_the_page_opens_in_a_browser(chat, tmp_path):
-    pytest.importorskip("gradio")
-    from dynarule.cli.ui import launch, page
-
-    blocks = page(chat.stream)
-    _, url, _ = launch(blocks, None, prevent_thread_lock=True)
-    try:
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
-        flags += ["--disable-background-networking", "--virtual-time-budget=20000", "--dump-dom"]
-        done = subprocess.run(
-            [CHROMIUM, *flags, url], capture_output=True, text=True, timeout=150, check=True
-        )
-    finally:
-        blocks.close()
-    assert "A rule book inside a language model" in done.stdout
-    assert "lists the rules with these words" in done.stdout

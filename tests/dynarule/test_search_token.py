@@ -7,21 +7,16 @@ from transformers import AutoTokenizer
 
 from dynarule import prepare_search
 
-# words in the tokenizer (the model has 97 rows), reserved tokens, whether <search> is there -> origin, id, rows after
-PLACES = {
-    "spare": (90, 0, False, 90, 97),
-    "reserved": (94, 3, False, 94, 97),
-    "grown": (97, 0, False, 97, 98),
-    "existing": (90, 0, True, 90, 97),
-}
+# words in the tokenizer (the model has 97 rows), whether <search> is there -> origin, id, rows after
+PLACES = {"spare": (90, False, 90, 97), "grown": (97, False, 97, 98), "existing": (90, True, 90, 97)}
 
 
 @pytest.mark.parametrize("tied", [True, False])
 @pytest.mark.parametrize("origin", PLACES)
 def test_one_row_becomes_the_mean_and_no_other_changes(origin, tied, tiny_model, tiny_tokenizer, near):
-    words, reserved, there, row, rows = PLACES[origin]
+    words, there, row, rows = PLACES[origin]
     model = tiny_model("qwen2", tie_word_embeddings=tied)
-    tokenizer = tiny_tokenizer(words, reserved, search=there)
+    tokenizer = tiny_tokenizer(words, search=there)
     old = {"in": model.get_input_embeddings().weight.clone(), "out": model.lm_head.weight.clone()}
     found = prepare_search(model, tokenizer)
     assert found == row == tokenizer.convert_tokens_to_ids("<search>")
@@ -42,8 +37,8 @@ def test_one_row_becomes_the_mean_and_no_other_changes(origin, tied, tiny_model,
 def test_the_tokenizer_reads_it_back_and_a_second_call_changes_nothing(
     origin, tiny_model, tiny_tokenizer, tmp_path
 ):
-    words, reserved, there, row, _ = PLACES[origin]
-    model, tokenizer = tiny_model("llama"), tiny_tokenizer(words, reserved, search=there)
+    words, there, row, _ = PLACES[origin]
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer(words, search=there)
     prepare_search(model, tokenizer)
     tokenizer.save_pretrained(tmp_path)
     for reader in (tokenizer, AutoTokenizer.from_pretrained(tmp_path)):

@@ -25,7 +25,7 @@ from torch import nn
 
 from ._files import assembled, changing
 from .base_model import BaseModel, attention_blocks, base_matrix
-from .config import NAME, WEIGHTS_FILE, DynaRuleConfig
+from .config import CONFIG_FILE, NAME, WEIGHTS_FILE, DynaRuleConfig
 from .projection import RuleProjection
 from .search_token import SEARCH_TOKEN, token_rows, vocabulary_matrices
 
@@ -218,9 +218,6 @@ class RuleAdapter(nn.Module):
     def __getitem__(self, layer: int) -> RuleProjection:
         return self._projections[layer]
 
-    def __contains__(self, layer: int) -> bool:
-        return layer in self.projections()
-
     def projections(self) -> dict[int, RuleProjection]:
         """Return the projections by layer; none while adapters are disabled.
 
@@ -267,7 +264,7 @@ class RuleAdapter(nn.Module):
         set_additional_trainable_modules(self.model, config, self.model.config.to_dict(), self.name)
 
     def save(self, folder: str | Path, tokenizer: Any = None) -> None:
-        """Write ``adapter_config.json`` and ``adapter_model.safetensors``, all that belongs together or nothing.
+        """Write ``adapter_model.safetensors`` and, last, ``adapter_config.json``: a kill never leaves two saves mixed.
 
         Parameters
         ----------
@@ -277,7 +274,7 @@ class RuleAdapter(nn.Module):
             Saved too: the one that knows ``<search>``.
         """
         folder = Path(folder)
-        with changing(folder), assembled(folder) as work:
+        with changing(folder), assembled(folder, CONFIG_FILE) as work:
             self.model.save_pretrained(work, selected_adapters=[self.name], save_embedding_layers=False)
             (work / "README.md").unlink(missing_ok=True)  # PEFT's card; training writes one with its recipe
             if self.name != "default":

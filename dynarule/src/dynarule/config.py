@@ -16,7 +16,7 @@ from peft import PeftConfig
 from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
 from torch import nn
 
-from ._files import read_shapes, refuse_unfinished, write_whole
+from ._files import read_shapes, write_whole
 from .base_model import LARGEST, BaseModel
 from .projection import RuleProjection
 
@@ -205,7 +205,6 @@ class DynaRuleConfig(PeftConfig):
         """
         folder = Path(pretrained_model_name_or_path) / (subfolder or "")
         path, weights = folder / CONFIG_FILE, folder / WEIGHTS_FILE
-        refuse_unfinished(folder)
         name = pretrained_model_name_or_path
         # A repository of the Hub; a Path, as of the command line, is never one.
         if isinstance(name, str) and not folder.exists() and re.fullmatch(r"[\w.-]+/[\w.-]+", name):

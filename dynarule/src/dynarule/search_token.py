@@ -1,13 +1,12 @@
 """The ``<search>`` token: one row of the vocabulary that a model emits when it wants to read the rules again.
 
-The row comes from what is there already, in this order: the token itself, a row of the embedding matrix that the
-tokenizer does not use (Qwen2.5), a reserved token (Llama 3), and only then a matrix grown by one row. Nothing is ever
-cut off, as ``resize_token_embeddings(len(tokenizer))`` would do with Qwen2.5, and no other row changes.
+The row comes from what is there already: the token itself, or a row of the embedding matrix that the tokenizer does
+not use (Qwen2.5); only then a matrix grows by one row. Nothing is ever cut off, as
+``resize_token_embeddings(len(tokenizer))`` would do with Qwen2.5, and no other row changes.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from torch import Tensor, nn
 from .base_model import base_matrix
 
 SEARCH_TOKEN = "<search>"
-_RESERVED = ("<|reserved_special_token_", "<|reserved_token_", "<unused", "[unused", "<|extra_")
 
 
 def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) -> int:
@@ -27,10 +25,12 @@ def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) 
     """
     rows = base_matrix(model.get_input_embeddings()).num_embeddings  # type: ignore[operator]
     row = known = _id_of(tokenizer, token)
-    if row is None and len(tokenizer) >= rows:
-        row = _rename_reserved(tokenizer, token)
     if row is None:
-        row = _add(tokenizer, token)
+        from transformers import AddedToken
+
+        added = AddedToken(token, special=True, normalized=False, lstrip=False, rstrip=False)
+        tokenizer.add_tokens([added], special_tokens=True)
+        row = int(tokenizer.convert_tokens_to_ids(token))
     if known is None or row >= rows:
         means = [matrix.detach().float().mean(0) for matrix in vocabulary_matrices(model)]
         if row >= rows:
@@ -98,33 +98,3 @@ def _id_of(tokenizer: Any, token: str) -> int | None:
     # Not by get_vocab(), which lists the whole vocabulary; a token that is unknown may get the id of another.
     row = tokenizer.convert_tokens_to_ids(token)
     return row if row is not None and tokenizer.convert_ids_to_tokens(row) == token else None
-
-
-def _add(tokenizer: Any, token: str) -> int:
-    from transformers import AddedToken
-
-    added = AddedToken(token, special=True, normalized=False, lstrip=False, rstrip=False)
-    tokenizer.add_tokens([added], special_tokens=True)
-    return tokenizer.convert_tokens_to_ids(token)
-
-
-def _rename_reserved(tokenizer: Any, token: str) -> int | None:
-    """Give the first reserved token the new name; None if there is none, or the tokenizer is not a fast one."""
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    reserved = sorted(
-        (row, added.content)
-        for row, added in tokenizer.added_tokens_decoder.items()
-        if added.content.startswith(_RESERVED)
-    )
-    if backend is None or not reserved:
-        return None
-    row, old = reserved[0]
-    state = json.loads(backend.to_str())
-    for entry in state["added_tokens"]:
-        if entry["id"] == row:
-            entry["content"] = token
-    vocabulary = state["model"].get("vocab")
-    if isinstance(vocabulary, dict) and old in vocabulary:
-        vocabulary[token] = vocabulary.pop(old)
-    backend.__setstate__(json.dumps(state).encode())
-    return row

@@ -1,24 +1,13 @@
-"""Search: exact is sorting all scores; faiss follows its bank, and nothing of a bad file reaches it."""
+"""Search: exact is sorting all scores, and faiss follows its bank."""
 
 import math
 import sys
 
 import pytest
 import torch
-from dynarule.bank import (
-    ExactIndex,
-    FaissIndex,
-    changed_bank,
-    faiss_file,
-    measure_recall,
-    use_index,
-)
-from dynarule.bank.storage import hash_tensors
-from dynarule.cli.app import app
+from dynarule.bank import ExactIndex, FaissIndex, use_index
 from dynarule.kernels import largest
 from dynarule.projection import dot_rows
-from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
 
@@ -75,7 +64,7 @@ def test_exact_search_is_sorting_all_scores(dtype, count, k, scores_alive, near,
 
 
 def test_exact_search_never_holds_all_scores():
-    bank = random_bank(200_000, width=4)
+    bank = random_bank(50_000, width=4)
     most = 0
 
     class Watch(torch.utils._python_dispatch.TorchDispatchMode):
@@ -87,10 +76,10 @@ def test_exact_search_never_holds_all_scores():
                     most = max(most, one.numel())
             return out
 
-    query = questions(bank, 256)
+    query = questions(bank, 1024)
     with Watch():
         ExactIndex().search(bank, *query, 10)
-    assert most < 256 * 200_000 / 8
+    assert most < 1024 * 50_000 / 8
 
 
 def test_halves_are_summed_in_single_precision(near):
@@ -157,52 +146,12 @@ def test_a_model_reads_the_bank_through_its_index_and_its_queries_can_be_replaye
 
     bank.index = Noting()
     with attach(model, RuleMemory(adapter, bank, 7)) as memory:
-        exact = model(ids).logits
+        model(ids)
     bank.index = exact_index
     assert len(queries) == 4 and all(len(one[0]) == 2 for one in queries)
     scores, rows = bank.index.search(bank, *queries[2], 5)
     assert [[bank.ids[i] for i in row] for row in rows.tolist()] == [r.ids for r in memory.trace]
     assert near(scores, [r.scores for r in memory.trace])
-
-    class Worst:
-        def search(self, bank, direction, offset, factor, k):
-            return ExactIndex().search(bank, -direction, -offset, factor, k)
-
-    bank.index = Worst()
-    with attach(model, RuleMemory(adapter, bank, 7)):
-        assert not near(model(ids).logits, exact, units=10_000)
-
-
-def test_recall_is_the_share_of_the_true_best():
-    bank = random_bank(500)
-    query = questions(bank)
-
-    class Half:
-        """Returns every second of the true best, and otherwise the worst."""
-
-        def search(self, bank, direction, offset, factor, k):
-            scores, rows = ExactIndex().search(bank, direction, offset, factor, len(bank))
-            keep = torch.cat([torch.arange(0, k, 2), torch.arange(len(bank) - k // 2, len(bank))])[:k]
-            return scores[:, keep], rows[:, keep]
-
-    assert [measure_recall(bank, [query, query], Half(), k) for k in (1, 10)] == [1.0, 0.5]
-    assert measure_recall(bank, [query], bank.index, 500) == 1.0
-
-
-@pytest.mark.parametrize("faiss", [False, True])
-@pytest.mark.parametrize("count", [3, 3000])
-def test_row_id_text_and_value_belong_together_at_every_size(faiss, count, near):
-    bank = random_bank(count)
-    if faiss:
-        bank.index = faiss_index(bank, candidates=200)
-    wanted = torch.randperm(count, generator=torch.Generator().manual_seed(3))[:50]
-    direction = bank.keys_MP[wanted] * 10
-    scores, rows = bank.index.search(bank, direction, torch.zeros(len(wanted)), torch.ones(count), 3)
-    assert rows[:, 0].tolist() == wanted.tolist()  # a unit vector is its own nearest
-    for row in wanted.tolist():
-        assert bank.texts[row] == f"text of {bank.ids[row]}"
-        assert torch.equal(bank.values_MP[row], -bank.keys_MP[row])
-    assert near(scores[:, 0], torch.full((len(wanted),), 10.0))
 
 
 @pytest.mark.parametrize(("nprobe", "candidates", "share"), [(1_000, 2_900, 1.0), (2, 40, 0.0)])
@@ -216,41 +165,10 @@ def test_scores_of_candidates_are_exact_and_all_candidates_are_exact_search(npro
     assert overlap(rows, ExactIndex().search(bank, *query, 10)[1]) >= share
 
 
-def test_candidates_are_ranked_with_the_factor():
-    # A factor that depends on the embedding, as LayerNorm's does, and an offset that makes it matter.
-    bank = random_bank(20_000, width=32)
-    slope = torch.randn(32, generator=torch.Generator().manual_seed(9))
-    factor = (1 + 0.2 * (bank.keys_MP @ slope)).clamp_min(0.1)
-    query = questions(bank, 32)[0], torch.full((32,), 1.0), factor
-    for candidates, low, high in ((4_000, 0.95, 1.0), (20, 0.0, 0.8)):  # too few, and the report says so
-        index = faiss_index(bank, nprobe=1_000, candidates=candidates)
-        assert low <= measure_recall(bank, [query], index, 10) <= high
-
-
-@pytest.mark.parametrize("pending", [0, 50, 10_000])
-def test_an_index_follows_every_change_of_its_bank(pending, near, monkeypatch):
-    monkeypatch.setattr("dynarule.bank.faiss_index.PENDING", pending)
-    bank = random_bank(1000)
-    index = faiss_index(bank, nprobe=1_000, candidates=990)
-    generator = torch.Generator().manual_seed(5)
-    number = 5000
-    for _ in range(25):
-        some = [bank.ids[i] for i in torch.randperm(len(bank), generator=generator)[:60].tolist()]
-        bank.remove(some[:40])
-        new = random_bank(20, seed=number, start=number + 50)
-        bank.replace(RuleBank(new.keys_MP, new.values_MP, some[40:], new.texts))
-        bank.add(random_bank(45, seed=number + 1, start=number))
-        number += 100
-        query = questions(bank, seed=number)
-        scores, rows = index.search(bank, *query, 10)
-        expected, order = ExactIndex().search(bank, *query, 10)
-        assert int(rows.max()) < len(bank) and all(len(set(r)) == 10 for r in rows.tolist())
-        assert overlap(rows, order) > 0.95 and near(scores[:, 0], expected[:, 0])
-
-
-def test_a_bank_that_shrinks_grows_and_empties_keeps_its_index(near):
+def test_a_bank_that_changed_is_searched_exactly_until_it_has_another_index():
     bank = random_bank(3000)
-    bank.index = faiss_index(bank, nprobe=4, candidates=100)
+    bank.index = faiss_index(bank, nprobe=2, candidates=100)
+    assert bank.index.search(bank, *questions(bank), 10)[0].shape == (8, 10)
     for change in (
         lambda: bank.remove(bank.ids[100:]),
         lambda: bank.remove(list(bank.ids)),
@@ -259,10 +177,11 @@ def test_a_bank_that_shrinks_grows_and_empties_keeps_its_index(near):
     ):
         change()
         query = questions(bank) if len(bank) else (torch.ones(2, WIDTH), torch.zeros(2), torch.zeros(0))
-        scores, rows = bank.index.search(bank, *query, 10)
-        assert scores.shape == rows.shape == (len(query[0]), min(10, len(bank)))
-        if len(bank):
-            assert near(scores[:, 0], ExactIndex().search(bank, *query, 1)[0][:, 0])
+        pairs = zip(bank.index.search(bank, *query, 10), ExactIndex().search(bank, *query, 10), strict=True)
+        assert all(torch.equal(*pair) for pair in pairs)
+    query = questions(bank)
+    _, rows = faiss_index(bank, nprobe=1_000, candidates=8_900).search(bank, *query, 10)
+    assert overlap(rows, ExactIndex().search(bank, *query, 10)[1]) > 0.95
 
 
 def test_bad_settings_and_a_missing_faiss_say_what_to_do(monkeypatch):
@@ -278,128 +197,3 @@ def test_bad_settings_and_a_missing_faiss_say_what_to_do(monkeypatch):
     monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", 200)
     monkeypatch.setattr("dynarule.bank.faiss_index.faiss_installed", lambda: False)
     assert isinstance(use_index(bank), ExactIndex)
-
-
-# An index on disk: what it was when it is read again, never that of another bank, checked before faiss sees it.
-
-COUNT = 2_500
-
-
-@pytest.fixture(scope="module")
-def faiss():
-    return pytest.importorskip("faiss")
-
-
-@pytest.fixture
-def folder(faiss, tmp_path):
-    """A bank in fp16 with its index, beside which other banks may be saved."""
-    random_bank(COUNT, dtype=torch.float16).save(tmp_path / "bank")
-    assert CliRunner().invoke(app, ["bank", "index", str(tmp_path / "bank")]).exit_code == 0
-    return tmp_path / "bank"
-
-
-def opened(folder):
-    return FaissIndex(RuleBank.load(folder), candidates=400, folder=folder / "index")
-
-
-def state(folder):
-    return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in folder.rglob("*")}
-
-
-def test_an_index_on_disk_is_that_in_memory_and_reading_it_writes_nothing(folder):
-    before, bank = state(folder), RuleBank.load(folder)
-    query = questions(bank)
-    scores, rows = opened(folder).search(bank, *query, 10)
-    for part, same in zip(
-        (scores, rows), FaissIndex(bank, candidates=400).search(bank, *query, 10), strict=True
-    ):
-        assert torch.equal(part, same)
-    assert overlap(rows, ExactIndex().search(bank, *query, 10)[1]) > 0.95
-    assert state(folder) == before
-
-
-def test_serving_takes_the_index_beside_the_bank_until_the_bank_changes(folder, monkeypatch):
-    reads, read = [], faiss_file.read_index
-    monkeypatch.setattr("dynarule.bank.faiss_index.read_index", lambda *a: reads.append(1) or read(*a))
-    assert isinstance(use_index(RuleBank.load(folder)), ExactIndex) and not reads
-    monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", 1_000)
-    bank = RuleBank.load(folder).to("cpu", torch.float32)  # as the model's dtype asks for
-    assert isinstance(use_index(bank), FaissIndex) and len(reads) == 1
-    query = questions(bank)
-    assert overlap(bank.index.search(bank, *query, 10)[1], ExactIndex().search(bank, *query, 10)[1]) > 0.9
-    bank.remove(bank.ids[:1])  # what is on disk is of another bank now
-    assert isinstance(use_index(bank), FaissIndex) and len(reads) == 1
-    with pytest.raises(ValueError, match="of a bank as it was loaded"):
-        FaissIndex(bank, folder=folder / "index")
-    bank.save(folder.with_name("other"))
-    (folder / "index").rename(folder.with_name("other") / "index")
-    other = RuleBank.load(folder.with_name("other"))
-    assert not faiss_file.is_current(other, other.folder / "index")
-    FaissIndex(other, folder=other.folder / "index")  # makes it anew
-    assert faiss_file.is_current(other, other.folder / "index")
-    with changed_bank(other.folder) as bank:
-        bank.remove(bank.ids[:1])
-    assert not (other.folder / "index").exists()
-
-
-def wrapped(sizes):
-    return sizes + torch.tensor([2**62, -(2**62), *[0] * (len(sizes) - 2)])
-
-
-ATTACKS = {
-    "a centroid": ("centroids", lambda rows: rows.index_fill(0, torch.tensor(1), math.nan)),
-    "the quantizer": ("ranges", lambda numbers: numbers * math.inf),
-    "sizes that wrap": ("sizes", wrapped),
-    "a size too large": ("sizes", lambda sizes: sizes + 1),
-    "more lists": ("sizes", lambda sizes: torch.cat([sizes, torch.zeros(1, dtype=torch.int64)])),
-    "a row twice": ("rows", lambda rows: rows.clamp_min(1)),
-    "no such row": ("rows", lambda rows: rows + 1),
-    "another dtype": ("rows", torch.Tensor.int),
-    "too few codes": ("codes", lambda codes: codes[:-1].clone()),
-    "another width": ("centroids", lambda rows: rows[:, 1:].clone()),
-}
-
-
-def test_a_file_that_is_not_this_index_never_reaches_faiss(folder, monkeypatch):
-    file = folder / "index" / faiss_file.INDEX
-    data, tensors = file.read_bytes(), load_file(file)
-    metadata = {"format": faiss_file.FORMAT, "bank": RuleBank.load(folder).digest}
-    make_empty = faiss_file.empty_index
-    monkeypatch.setattr(faiss_file, "empty_index", None)
-
-    def refused():
-        with pytest.raises(ValueError, match=r"is damaged \(.*make it again: dynarule bank index"):
-            opened(folder)
-
-    for name, attack in ATTACKS.values():
-        bad = tensors | {name: attack(tensors[name])}
-        true_hash = {"sha256": hash_tensors([bad[name] for name in faiss_file.TENSORS])}
-        save_file(bad, file, metadata | true_hash)  # by someone who knows how
-        refused()
-    save_file({"rows": tensors["rows"]}, file, metadata)
-    refused()
-    file.write_bytes(data[:-3] + bytes([data[-3] ^ 1]) + data[-2:])
-    refused()
-    for bad in (
-        b"",
-        data[:100],
-        data[:-8],
-        data + bytes(8),
-        b"x" * 1_000,
-        (2**62).to_bytes(8, "little") + data[8:],
-    ):
-        file.write_bytes(bad)
-        assert not faiss_file.is_current(RuleBank.load(folder), folder / "index")
-    monkeypatch.setattr(faiss_file, "empty_index", make_empty)
-    save_file(tensors, file, metadata)  # without a hash; what the message says to type helps
-    refused()
-    assert CliRunner().invoke(app, ["bank", "index", str(folder)]).exit_code == 0 and opened(folder)
-
-
-def test_lists_without_rules_are_read_as_well(faiss, tmp_path):
-    keys = torch.nn.functional.normalize(torch.randn(3, WIDTH), dim=-1).repeat(200, 1)
-    names = [str(number) for number in range(len(keys))]
-    RuleBank(keys, keys, names, [f"rule {name}" for name in names]).save(tmp_path)
-    opened(tmp_path)
-    assert (load_file(tmp_path / "index" / faiss_file.INDEX)["sizes"] == 0).any()
-    assert opened(tmp_path)._index.ntotal == 600

@@ -39,7 +39,7 @@ def entropy_by_loops(model, adapter, bank, ids):
     """Mean entropy of one question in every layer, one head, token and rule at a time, in float64."""
     curve = []
     for layer, hidden_TC in sorted(layer_inputs(model, adapter, bank, ids).items()):
-        if layer not in adapter:
+        if str(layer) not in adapter.layers:
             continue
         projection, block = adapter[layer], model.model.layers[layer].self_attn
         dim, values = block.head_dim, []

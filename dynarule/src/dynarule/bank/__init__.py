@@ -11,6 +11,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     rows="SharedRows",
     sources="conclusion_of premise_of",
     storage="changed_bank",
-    index="ExactIndex SearchIndex measure_recall",
+    index="ExactIndex SearchIndex",
     faiss_index="FaissIndex faiss_installed use_index",
 )

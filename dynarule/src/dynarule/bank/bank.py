@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -54,8 +53,6 @@ class RuleBank:
         Different embeddings of rules and of conclusions, and the rows of each rule; some may be of removed rules.
     index : SearchIndex
         How the best rules are found; exact unless set, see `dynarule.bank.use_index`.
-    folder, digest : Path or None, str
-        Of a bank that was loaded: where from, and the hash of what was there; none once its rules have changed.
 
     Raises
     ------
@@ -77,8 +74,6 @@ class RuleBank:
         self.version = 0
         self.ids, self.texts = listed("ids", ids), listed("texts", texts)
         self.index: SearchIndex = ExactIndex()
-        self.folder: Path | None = None
-        self.digest = ""
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
         self.keys = SharedRows(keys_UP, key_rows_M)
         self.values = SharedRows(values_VP, value_rows_M)
@@ -286,7 +281,7 @@ class RuleBank:
         self._texts_held.update(other.texts)
         self.ids += other.ids
         self.texts += other.texts
-        self._note_change()
+        self.version += 1
         self.keys.append(other.keys)
         self.values.append(other.values)
         self._stamps.append(torch.full((len(other),), self.version))
@@ -316,7 +311,7 @@ class RuleBank:
             self.ids[gap], self.texts[gap] = self.ids[mover], self.texts[mover]
             self._row_of[self.ids[gap]] = gap
         del self.ids[stop:], self.texts[stop:]
-        self._note_change()
+        self.version += 1
         self._stamps.write(into, torch.tensor(self.version))
         self._stamps.cut(stop)
 
@@ -338,7 +333,7 @@ class RuleBank:
         self._texts_held.update(other.texts)
         for row, text in zip(rows, other.texts, strict=True):
             self.texts[row] = text
-        self._note_change()
+        self.version += 1
         into = torch.tensor(rows)
         self.keys.write(into, other.keys)
         self.values.write(into, other.values)
@@ -367,7 +362,3 @@ class RuleBank:
                 raise ValueError(
                     f"rules {there!r} and {name!r} are the same text, {text!r}; keep one of them"
                 )
-
-    def _note_change(self) -> None:
-        self.version += 1
-        self.digest = ""

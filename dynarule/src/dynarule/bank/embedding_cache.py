@@ -78,7 +78,7 @@ class EmbeddingCache:
     """An encoder that remembers on disk.
 
     One SQLite file per encoder fingerprint holds embeddings (fp32) by the hash of their text, each with a checksum.
-    Processes that share a cache take turns encoding, so no text is encoded by two of them. What was damaged is said
+    Processes that share a cache take turns encoding, so no text is encoded by two of them. A damaged embedding is said
     and encoded again.
 
     Parameters
@@ -170,13 +170,9 @@ class EmbeddingCache:
                         else:
                             damaged += 1
         except sqlite3.DatabaseError as error:
-            if not getattr(error, "sqlite_errorname", "").startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-                raise OSError(f"cannot read the embedding cache {self.path}: {error}") from error
-            aside = self.path.replace(self.path.with_suffix(".damaged"))
-            self.path.with_name(f"{self.path.name}-journal").unlink(missing_ok=True)
-            warnings.warn(
-                f"the embedding cache {self.path} is damaged ({error}), and is now {aside}", stacklevel=3
-            )
+            raise OSError(
+                f"cannot read the embedding cache {self.path}: {error}; if it is damaged, delete it"
+            ) from error
         if damaged:
             warnings.warn(f"encoding {damaged} texts again that are damaged in {self.path}", stacklevel=3)
         return known

@@ -7,7 +7,7 @@ scores of all rules never exist at once. Rules that share a key share the dot pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -68,24 +68,3 @@ def rule_scores(
             yield start, dots_BU[:, bank.keys.at(rules_N)] * scale_N
         else:
             yield start, encoder_scores(direction_BP, offset_B, keys_UP[start : start + tile], scale_N)
-
-
-def measure_recall(
-    bank: RuleBank, queries: Sequence[tuple[Tensor, Tensor, Tensor]], index: SearchIndex, k: int
-) -> float:
-    """Return which share of the exact best K rules is among an index's best K, the mean over queries.
-
-    A rule with exactly the score of the K-th best counts: equal rules may come in any order.
-
-    Parameters
-    ----------
-    queries : sequence of tuple of Tensor
-        Directions, offsets and inverse scales, as `SearchIndex.search` is given them: record them in an index of your
-        own while a model generates, of a bank that does not change meanwhile.
-    """
-    shares = []
-    for query in queries:
-        true_BK, true_rows = ExactIndex().search(bank, *query, k)
-        scores_BK, rows = index.search(bank, *query, k)
-        shares.append((rows[:, :, None] == true_rows[:, None]).any(-1) | (scores_BK >= true_BK[:, -1:]))
-    return float(torch.cat(shares).float().mean())

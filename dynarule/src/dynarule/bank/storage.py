@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -23,7 +22,7 @@ from .._files import changing, replacing
 from .bank import RuleBank
 
 FORMAT = "dynarule bank 4"
-FILE, INDEX_FOLDER = "bank.safetensors", "index"
+FILE = "bank.safetensors"
 TENSORS = ("keys", "key_rows", "values", "value_rows", "rules")
 _NAMES = {
     torch.float64: "F64",
@@ -118,9 +117,7 @@ def _read(path: Path) -> RuleBank:
         if not (isinstance(ids, list) and isinstance(texts, list)):
             raise ValueError("its ids and texts are no lists")
         value_at, key_at = (rows if len(rows) else None for rows in (value_rows, key_rows))
-        bank = RuleBank(keys, values, ids, texts, metadata.get("encoder", ""), value_at, key_at)
-        bank.folder, bank.digest = path.parent, metadata["sha256"]
-        return bank
+        return RuleBank(keys, values, ids, texts, metadata.get("encoder", ""), value_at, key_at)
     except (SafetensorError, OSError, RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"the rule bank {path} is damaged ({error}); build or save it again") from error
 
@@ -131,7 +128,6 @@ def _write(bank: RuleBank, folder: Path) -> None:
     metadata = {"format": FORMAT, "encoder": bank.encoder, "sha256": hash_tensors(parts)}
     with replacing(folder / FILE) as part:
         write_tensors(part, dict(zip(TENSORS, parts, strict=True)), metadata)
-    shutil.rmtree(folder / INDEX_FOLDER, ignore_errors=True)  # that of the bank before
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:

@@ -1,9 +1,8 @@
-"""``dynarule bank``: build, change and index rule banks on disk."""
+"""``dynarule bank``: build and change rule banks on disk."""
 
 from __future__ import annotations
 
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from ..bank.bank import RuleBank
     from ..bank.sources import Rules
 
-app = typer.Typer(help="Build, change and index rule banks.", no_args_is_help=True)
+app = typer.Typer(help="Build and change rule banks.", no_args_is_help=True)
 Bank = Annotated[Path, typer.Argument(help="Bank folder.", show_default=False)]
 RuleFile = Annotated[
     Path, typer.Argument(help=".parquet, .csv, .tsv, or text with a rule per line.", show_default=False)
@@ -146,31 +145,6 @@ def remove(
     with changed_bank(bank) as held:
         held.remove(ids)
     _done(bank, held)
-
-
-@app.command()
-def index(bank: Bank) -> None:
-    """Index a bank beyond a hundred thousand rules.
-
-    Whoever loads the bank then finds the index instead of building one. A changed bank needs it again; rules that are
-    added while the bank serves are found at once.
-
-    Example: dynarule bank index bank
-    """
-    from ..bank.bank import RuleBank
-    from ..bank.faiss_file import INDEX
-    from ..bank.faiss_index import EXACT_UP_TO, FaissIndex, is_small
-    from ..bank.storage import INDEX_FOLDER
-
-    held, started = RuleBank.load(bank), time.perf_counter()
-    (bank / INDEX_FOLDER / INDEX).unlink(missing_ok=True)  # it may be damaged
-    made = FaissIndex(held, folder=bank / INDEX_FOLDER)
-    note(
-        f"{bank / INDEX_FOLDER}: {len(held):,} rules in {made.nlist:,} clusters, {made.bytes_per_rule} bytes a rule, "
-        f"{time.perf_counter() - started:,.0f} s"
-    )
-    if is_small(held):
-        note(f"up to {EXACT_UP_TO:,} rules every rule is scored, so only FaissIndex in code reads this one")
 
 
 def _done(folder: Path, bank: RuleBank) -> None:

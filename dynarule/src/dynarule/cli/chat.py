@@ -40,18 +40,36 @@ class RuleChat:
         self.config = model.active_peft_config
         self.token = self.config.search_token or SEARCH_TOKEN
 
-    def stream(self, line: str) -> Iterator[str]:
-        """Yield the reply to a line as far as it is written: to a question, its steps so far."""
-        if not self._is_question(line):
-            yield self.reply(line)
-            return
+    def reply(self, line: str) -> Iterator[str]:
+        """Yield the reply to a line, as far as it is written each time: of an answer, its steps so far."""
+        if self.is_question(line):
+            yield from self._answer(line)
+        elif line.startswith("+"):
+            yield f"added [{self._add(line[1:].strip())}], {len(self.bank):,} rules"
+        elif line.startswith("-"):
+            self.bank.remove([line[1:].strip()])
+            yield f"{len(self.bank):,} rules"
+        elif line == "help":
+            yield HELP
+        else:
+            words = line.lower().split()[1:]
+            rules = zip(self.bank.ids, self.bank.texts, strict=True)
+            matches = [(name, text) for name, text in rules if all(word in text.lower() for word in words)]
+            yield "\n".join(one_line(f"[{name}] {text}") for name, text in matches)
+
+    @staticmethod
+    def is_question(line: str) -> bool:
+        """Say whether a line is asked of the model."""
+        return not (line.startswith(("+", "-", "rules ")) or line in ("help", "rules"))
+
+    def _answer(self, question: str) -> Iterator[str]:
         from transformers import TextIteratorStreamer
 
         from ..generation import generate, question_prompts, rule_memory
 
         memory = rule_memory(self.model, self.tokenizer, self.bank)
-        prompts = question_prompts(self.tokenizer, [line], self.config.question_opening)
-        streamer = TextIteratorStreamer(self.tokenizer, skip_prompt=True)
+        prompts = question_prompts(self.tokenizer, [question], self.config.question_opening)
+        streamer = TextIteratorStreamer(self.tokenizer, skip_prompt=True, clean_up_tokenization_spaces=False)
         hidden = [special for special in self.tokenizer.all_special_tokens if special != self.token]
         settings: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "streamer": streamer}
         with ThreadPoolExecutor(1) as thread:
@@ -65,34 +83,6 @@ class RuleChat:
                 layer = self.config.confidence_layer
                 yield self._shown(text, [search for search in memory.trace if search.layer == layer])
             done.result()
-
-    def reply(self, line: str) -> str:
-        """Return the whole reply to a line."""
-        if self._is_question(line):
-            return self._answer(line)
-        if line.startswith("+"):
-            return f"added [{self._add(line[1:].strip())}], {len(self.bank):,} rules"
-        if line.startswith("-"):
-            self.bank.remove([line[1:].strip()])
-            return f"{len(self.bank):,} rules"
-        if line == "help":
-            return HELP
-        words = line.lower().split()[1:]
-        rules = zip(self.bank.ids, self.bank.texts, strict=True)
-        matches = [(name, text) for name, text in rules if all(word in text.lower() for word in words)]
-        return "\n".join(one_line(f"[{name}] {text}") for name, text in matches)
-
-    @staticmethod
-    def _is_question(line: str) -> bool:
-        return not (line.startswith(("+", "-", "rules ")) or line in ("help", "rules"))
-
-    def _answer(self, question: str) -> str:
-        from ..generation import generate, question_prompts
-
-        prompts = question_prompts(self.tokenizer, [question], self.config.question_opening)
-        settings: dict[str, Any] = {"max_new_tokens": self.max_new_tokens, "keep_search": True}
-        (answer,) = generate(self.model, self.tokenizer, self.bank, prompts, **settings)
-        return self._shown(answer.text, answer.trace)
 
     def _shown(self, text: str, trace: Sequence[Retrieval]) -> str:
         """Return an answer's text below a line for each step: the rules that it read and those it looked ahead to."""
@@ -149,8 +139,9 @@ def chat(served: Served, max_new_tokens: MaxNewTokensOption = 256, top: TopOptio
             break
         try:
             with closed_stdin():
-                warn_of_unknown(chat.tokenizer, [line] if chat._is_question(line) else [])
-                say(chat.reply(line))
+                warn_of_unknown(chat.tokenizer, [line] if chat.is_question(line) else [])
+                *_, whole = chat.reply(line)
+                say(whole)
         except (ValueError, KeyError, ImportError) as error:  # a slip of the keyboard ends no conversation
             note(message_of(error))
 

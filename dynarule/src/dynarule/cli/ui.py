@@ -120,5 +120,5 @@ def ui(
     note(f"{len(chat.bank):,} rules; the page is at http://127.0.0.1:{port}, Ctrl-C ends it")
     # fonts of the system: none are loaded from elsewhere
     theme = gr.themes.Base(font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"])
-    blocks = page(chat.stream, example_questions(chat.bank.texts))
+    blocks = page(chat.reply, example_questions(chat.bank.texts))
     launch(blocks, port, theme=theme, css=PHONE, footer_links=[])

@@ -48,9 +48,9 @@ def write_example(folder: str | Path, book: str | None = None) -> Path:
         raise ValueError(f"there is no book {book!r}; type one of {sorted(BOOKS)}, or leave it out")
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists already; choose a new folder")
     with part_of(folder, folder=True) as work:
-        if folder.exists():  # by now: another process may have written it
-            raise FileExistsError(f"{folder} exists already; choose a new folder")
         for name in FILES if book is None else BOOKS[book]:
             shutil.copy(DATA / (book or "") / name, work / name)
         if book is None:
