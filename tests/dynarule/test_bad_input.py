@@ -4,7 +4,6 @@ import math
 
 import pytest
 import torch
-from peft import get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from dynarule import (
@@ -52,24 +51,20 @@ def ready(tiny_model, tiny_tokenizer):
     return model, tiny_tokenizer(search=True), adapter
 
 
-@pytest.mark.parametrize("family", ["gpt2", "gpt_oss", "gemma2", "olmo2"])
-def test_an_unsupported_family_is_named(family):
-    """No attention blocks of this shape; sinks that would be lost; soft caps; norms over the whole width."""
-    tiny = {
-        "gpt2": {"n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16},
-        "gpt_oss": {"num_local_experts": 2, "num_experts_per_tok": 1},
-    }.get(family, {})
-    sizes = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "head_dim": 4}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1}
-    ends = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-    shape = tiny if family == "gpt2" else sizes | heads | tiny
-    config = AutoConfig.for_model(family, vocab_size=20, **ends, **shape)
-    model = AutoModelForCausalLM.from_config(config)
-    message = rf"is of model type '{family}', .* supported type: llama, mistral, qwen2, qwen3"
+def test_an_unsupported_family_is_named():
+    """Gemma caps its scores, which rules would escape."""
+    sizes = {
+        "hidden_size": 8,
+        "intermediate_size": 8,
+        "num_hidden_layers": 1,
+        "head_dim": 4,
+        "vocab_size": 20,
+    }
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "pad_token_id": 0}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model("gemma2", **sizes, **heads))
+    message = r"is of model type 'gemma2', .* supported type: llama, mistral, qwen2, qwen3"
     with pytest.raises(ValueError, match=message):
         RuleAdapter(model, dynarule_config(WIDTH))
-    with pytest.raises(ValueError, match=message):
-        get_peft_model(model, dynarule_config(WIDTH))
 
 
 def test_a_bank_of_another_encoder_is_refused(ready, bank):
@@ -113,50 +108,10 @@ def test_an_attention_that_is_not_sdpa_or_eager_is_refused(ready, bank):
     assert model.config._attn_implementation == "flex_attention"
 
 
-@torch.no_grad()
-def test_a_cache_of_other_prompts_is_refused(ready, bank):
-    model, _, adapter = ready
-    before = model(IDS, use_cache=True).past_key_values
-    memory = RuleMemory(adapter, bank, SEARCH)
-    with attach(model, memory):
-        with pytest.raises(ValueError, match="goes on with 1 rows, and the memory has read the prompts of 0"):
-            model(IDS[:, :1], past_key_values=before)
-        more = model(IDS, use_cache=True).past_key_values
-        more.batch_repeat_interleave(3)
-        with pytest.raises(ValueError, match=r"goes on with 3 rows, .* of 1; read the same rows' prompts"):
-            model(IDS[:, :1].expand(3, 1), past_key_values=more)
-
-
 def test_a_tokenizer_without_search_is_refused(ready, bank, tiny_tokenizer):
     model, _, _adapter = ready
     with pytest.raises(ValueError, match=r"has no token '<search>'.*call dynarule\.prepare_search"):
         generate(model, tiny_tokenizer(), bank, ["w11"])
-
-
-@torch.no_grad()
-def test_a_prompt_without_tokens_is_refused(ready, bank):
-    model, tokenizer, _adapter = ready
-    with pytest.raises(ValueError, match="prompt 1 has no tokens"):
-        generate(model, tokenizer, bank, ["w11", ""])
-    assert generate(model, tokenizer, bank, []) == []
-    assert model.config._attn_implementation == "sdpa"
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"encoder_dim": 0}, "encoder_dim must be a whole number from 1 to 1,048,576, got 0"),
-        ({"encoder_dim": 20, "top_k": 0}, "top_k must be a whole number from 1 to 1,048,576, got 0"),
-        ({"encoder_dim": 20, "top_k": True}, "top_k must be a whole number from 1 to 1,048,576, got True"),
-        ({"encoder_dim": 20, "confidence_layer": -1}, "got -1"),
-        ({"encoder_dim": 20, "every": 3, "confidence_layer": 4}, r"\(0, 3, 6, ...\), got 4"),
-        ({"encoder_dim": 20, "update_scope": "most"}, "got 'most'"),
-        ({"encoder_dim": 20, "length_shift": 0.0}, "length_shift must be positive or None, got 0.0"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
-        dynarule_config(**settings)
 
 
 # A bank that changes in the middle of a generation: what is kept stays, the next <search> sees the change.

@@ -12,10 +12,9 @@ from transformers import (
     LlamaConfig,
     Qwen2Config,
     Qwen3NextConfig,
-    StaticCache,
 )
 
-from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, generate
+from dynarule import RuleAdapter, dynarule_config, generate
 
 PROMPTS = ["w11 w12 w13", "w20"]
 
@@ -25,16 +24,6 @@ def ready(tiny_model, tiny_tokenizer):
     """A model, a tokenizer that knows <search>, and an adapter."""
     model = tiny_model("qwen2", tie_word_embeddings=False)
     return model, tiny_tokenizer(search=True), RuleAdapter(model, dynarule_config(20, confidence_layer=2))
-
-
-def test_a_static_cache_is_refused(bank, ready):
-    model, tokenizer, adapter = ready
-    message = "StaticCache is not supported with rules, .* leave out cache_implementation"
-    with pytest.raises(ValueError, match=message):
-        generate(model, tokenizer, bank, PROMPTS, cache_implementation="static")
-    cache = StaticCache(config=model.config, max_cache_len=16)
-    with attach(model, RuleMemory(adapter, bank, 90)), pytest.raises(ValueError, match=message):
-        model(torch.tensor([[11, 12, 13]]), past_key_values=cache)
 
 
 def test_each_batch_has_a_growing_cache_unless_a_call_names_another(bank, ready):

@@ -9,7 +9,7 @@ from dynarule.attention import AttendedRules, rule_attention
 from dynarule.attention_interface import NAMES, register
 from dynarule.kernels import attend, fused_attention, merged_attention, plain_attention
 
-from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
 
 SEARCH = 7
 WIDTH = 20
@@ -70,8 +70,7 @@ def test_without_rules_the_model_is_the_base_model_bit_for_bit(
     assert model.config._attn_implementation == attention
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("attention", "dtype"), [("sdpa", torch.float32), ("eager", torch.bfloat16)])
 @torch.no_grad()
 def test_layers_that_hold_no_rules_are_the_base_model_s_bit_for_bit(
     family, dtype, attention, bank, tiny_model
@@ -109,62 +108,40 @@ def attention_case(tokens, masked, visible, shared, shift, dtype=torch.float32):
 
 
 BY_RULE = torch.linspace(-3, 1, 12).view(2, 1, 1, 6)
-CASES = [
-    pytest.mark.parametrize(
-        "shift", [0.0, math.log(100) - math.log(6), BY_RULE], ids=["none", "one", "each"]
-    ),
-    pytest.mark.parametrize("masked", ["causal", "bool", "float", "infinite"]),
-    pytest.mark.parametrize("visible", [False, True]),
-    pytest.mark.parametrize("tokens", [1, 3, 5]),
-    pytest.mark.parametrize("shared", [False, True]),
-]
+SHIFTS = (0.0, math.log(100) - math.log(6), BY_RULE)
+MASKS, EITHER = ("causal", "bool", "float", "infinite"), (False, True)
+CASES = list(itertools.product((1, 3, 5), MASKS, EITHER, EITHER, SHIFTS))
 
 
-def over_cases(test):
-    for mark in CASES:
-        test = mark(test)
-    return test
-
-
-@over_cases
-def test_the_equation_is_one_softmax_over_what_a_token_sees(shift, masked, visible, tokens, shared):
+def test_the_equation_is_one_softmax_over_what_a_token_sees():
     """Token by token and head by head, in float64: what is masked is left out instead of added to."""
-    arguments, text_BTS = attention_case(tokens, masked, visible, shared, shift, torch.float64)
-    query, key, value, _, rules, scale = arguments
-    seen_BTR = torch.ones(2, tokens, 6, dtype=torch.bool) if rules.visible_BTR is None else rules.visible_BTR
-    expected = torch.empty_like(query)
-    for b, h, t in itertools.product(*map(range, query.shape[:3])):
-        held, seen, text = b % len(rules.key_BHRD), seen_BTR[b, t], text_BTS[b, t]
-        added = shift[b, 0, 0, seen] if isinstance(shift, torch.Tensor) else shift
-        scores = torch.cat(
-            [
-                rules.key_BHRD[held, h, seen] @ rules.query_BHTD[b, h, t] * scale + added,
-                key[b, h // 2, text] @ query[b, h, t] * scale,
-            ]
-        )
-        expected[b, h, t] = scores.softmax(0) @ torch.cat(
-            [rules.value_BHRD[held, h, seen], value[b, h // 2, text]]
-        )
-    torch.testing.assert_close(rule_attention(*arguments), expected)
+    for tokens, masked, visible, shared, shift in CASES:
+        arguments, text_BTS = attention_case(tokens, masked, visible, shared, shift, torch.float64)
+        query, key, value, _, rules, scale = arguments
+        seen_BTR = rules.visible_BTR
+        if seen_BTR is None:
+            seen_BTR = torch.ones(2, tokens, 6, dtype=torch.bool)
+        expected = torch.empty_like(query)
+        for b, h, t in itertools.product(*map(range, query.shape[:3])):
+            held, seen, text = b % len(rules.key_BHRD), seen_BTR[b, t], text_BTS[b, t]
+            added = shift[b, 0, 0, seen] if isinstance(shift, torch.Tensor) else shift
+            of_rules = rules.key_BHRD[held, h, seen] @ rules.query_BHTD[b, h, t] * scale + added
+            of_text = key[b, h // 2, text] @ query[b, h, t] * scale
+            values = torch.cat([rules.value_BHRD[held, h, seen], value[b, h // 2, text]])
+            expected[b, h, t] = torch.cat([of_rules, of_text]).softmax(0) @ values
+        torch.testing.assert_close(rule_attention(*arguments), expected)
 
 
-@over_cases
 @pytest.mark.parametrize("way", [rule_attention, plain_attention, fused_attention, merged_attention, attend])
-def test_every_way_to_attend_is_the_equation(shift, masked, visible, tokens, shared, way, near):
-    if shared and way is plain_attention:  # it is for rows with rules of their own
-        way = attend
-    (*text, mask, rules, scale), _ = attention_case(tokens, masked, visible, shared, shift)
-    tensors = (rules.query_BHTD, rules.key_BHRD, rules.value_BHRD)
-    wide = AttendedRules(*(tensor.double() for tensor in tensors), rules.visible_BTR, shift)
-    expected = rule_attention(*(tensor.double() for tensor in text), mask, wide, scale)
-    assert near(way(*text, mask, rules, scale), expected, units=8)
-
-
-def test_dropout_drops(near):
-    (*text, mask, rules, scale), _ = attention_case(5, "causal", False, False, 0.0)
-    whole = fused_attention(*text, mask, rules, scale)
-    torch.manual_seed(0)
-    assert not near(fused_attention(*text, mask, rules, scale, 0.5), whole, units=10_000)
+def test_every_way_to_attend_is_the_equation(way, near):
+    for case in CASES:
+        (*text, mask, rules, scale), _ = attention_case(*case)
+        if way is plain_attention and len(rules.key_BHRD) == 1:  # it is for rows with rules of their own
+            continue
+        tensors = (rules.query_BHTD, rules.key_BHRD, rules.value_BHRD)
+        wide = AttendedRules(*(tensor.double() for tensor in tensors), rules.visible_BTR, rules.shift)
+        expected = rule_attention(*(tensor.double() for tensor in text), mask, wide, scale)
+        assert near(way(*text, mask, rules, scale), expected, units=8), case
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.5])
@@ -237,8 +214,9 @@ def test_a_token_that_sees_no_rule_is_the_base_model_s_bit_for_bit(
     assert not torch.isclose(ours[0, 20:], base[0, 20:]).all(-1).any()
 
 
-@pytest.mark.parametrize("merge_from", [1, 32])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("merge_from", "dtype"), [(1, torch.float32), (32, torch.float32), (1, torch.bfloat16)]
+)
 @torch.no_grad()
 def test_cached_generation_is_the_full_forward_through_searches(
     family, dtype, merge_from, bank, tiny_model, monkeypatch, near, in_pieces
@@ -326,25 +304,6 @@ def test_a_search_changes_only_what_comes_after_it(scope, bank, tiny_model, near
 
 
 @torch.no_grad()
-def test_rule_order_does_not_matter(bank, tiny_model, near):
-    model = tiny_model("llama")
-    adapter = RuleAdapter(model, kblam_config(WIDTH, every=1))
-    ids, mask = batch()
-    order = torch.randperm(len(bank), generator=torch.Generator().manual_seed(6))
-    shuffled = RuleBank(
-        bank.keys_MP[order],
-        bank.values_MP[order],
-        [bank.ids[i] for i in order],
-        [bank.texts[i] for i in order],
-    )
-    results = []
-    for rules in (bank, shuffled):
-        with attach(model, RuleMemory(adapter, rules)):
-            results.append(model(ids, attention_mask=mask).logits)
-    assert near(*results)
-
-
-@torch.no_grad()
 def test_keeping_all_rules_is_not_pruning_whenever_rows_search(bank, tiny_model, near, in_pieces):
     """All rows share one copy until one of them searches alone; what is read stays all the rules."""
     full, mask, question = answers(*batch())
@@ -358,17 +317,3 @@ def test_keeping_all_rules_is_not_pruning_whenever_rows_search(bank, tiny_model,
             with attach(model, memory):
                 results.append(in_pieces(model, full, mask, pieces)[mask.bool()])
     assert all(near(results[0], other) for other in results[1:])
-
-
-@torch.no_grad()
-def test_scores_in_encoder_space_are_the_scores_of_projected_keys(bank, tiny_model, near):
-    model = tiny_model("qwen3")
-    adapter = RuleAdapter(model, dynarule_config(WIDTH))
-    projection = adapter[1]
-    torch.nn.init.normal_(projection.k.bias)
-    query = torch.randn(3, 4, 16)
-    naive = torch.einsum("bhd,mhd->bm", query, projection.keys(bank.keys_MP).unflatten(-1, (4, 16)))
-    naive /= 4 * math.sqrt(16)
-    fast = projection.score(query, bank.keys_MP, projection.inverse_scale(bank.keys_MP))
-    assert near(fast, naive)
-    assert torch.equal(fast.topk(5).indices, naive.topk(5).indices)

@@ -3,10 +3,10 @@
 import copy
 import json
 import math
+import shutil
 import subprocess
 import sys
 import time
-import tracemalloc
 import warnings
 from pathlib import Path
 
@@ -53,10 +53,10 @@ UNTIED = {"embed_tokens": [SEARCH], "lm_head": [SEARCH]}
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing")
 
 
-@pytest.fixture
-def base(family, tiny_model, tmp_path):
+@pytest.fixture(params=["qwen2", "qwen3"])
+def base(request, tiny_model, tmp_path):
     """Makes the same base model again and again, from a folder."""
-    tiny_model(family).save_pretrained(tmp_path / "base")
+    tiny_model(request.param).save_pretrained(tmp_path / "base")
     return lambda **kwargs: AutoModelForCausalLM.from_pretrained(tmp_path / "base", **kwargs)
 
 
@@ -203,13 +203,6 @@ def test_several_adapters_are_switched(base, bank, tmp_path):
     assert torch.equal(read(tuned, bank), first)
 
 
-@torch.no_grad()
-def test_it_stays_in_the_dtype_of_the_base(tiny_model, bank):
-    tuned = get_peft_model(tiny_model("qwen3", torch.bfloat16), config())
-    assert RuleAdapter(tuned)[0].k.weight.dtype == torch.bfloat16
-    assert read(tuned, bank.to("cpu", torch.bfloat16)).dtype == torch.bfloat16
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -226,13 +219,6 @@ def test_it_stays_in_the_dtype_of_the_base(tiny_model, bank):
 def test_wrong_settings_are_refused(changes, message, tiny_model):
     with pytest.raises(ValueError, match=message):
         RuleAdapter(tiny_model("llama"), DynaRuleConfig(**({"encoder_dim": WIDTH} | changes)))
-
-
-def test_a_second_adapter_is_peft_s_to_add(tiny_model):
-    model = tiny_model("llama")
-    RuleAdapter(model, dynarule_config(WIDTH))
-    with pytest.raises(ValueError, match=r"has a DynaRule adapter already; use PeftModel\.add_adapter"):
-        RuleAdapter(model, dynarule_config(WIDTH))
 
 
 # An adapter fits the base it was trained for, and no other.
@@ -254,32 +240,28 @@ def test_another_base_is_refused(family, changes, message, tiny_model, tmp_path)
         PeftModel.from_pretrained(tiny_model(family, **changes), tmp_path)
 
 
-@pytest.mark.parametrize("name", ["q_proj", "k_proj", "v_proj", "o_proj"])
-def test_a_base_of_the_same_shape_with_other_weights_is_refused(name, tiny_model, tmp_path):
-    def other():
+def test_a_base_is_known_by_its_weights_in_any_dtype(tiny_model, tmp_path):
+    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
+    for dtype in (torch.bfloat16, torch.float16):
+        PeftModel.from_pretrained(tiny_model("qwen2", dtype), tmp_path)
+
+    def other(name="o_proj"):
         model = tiny_model("qwen2")
         getattr(model.model.layers[3].self_attn, name).weight[:, 0] *= 1.02  # a fine-tune, of one layer
         return model
 
-    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match=r"has the same shape but weights .* load the base model that the"):
-        PeftModel.from_pretrained(other(), tmp_path)
+    for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        with pytest.raises(
+            ValueError, match=r"has the same shape but weights .* load the base model that the"
+        ):
+            PeftModel.from_pretrained(other(name), tmp_path)
     with pytest.raises(ValueError, match="has the same shape but weights"):
         RuleAdapter(other(), dynarule_config(WIDTH, confidence_layer=2)).load(tmp_path)
-    PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
     path = tmp_path / "adapter_config.json"
     old = json.loads(path.read_text())
     assert len(old["base"].pop("weights_hash")) == 16
     path.write_text(json.dumps(old))
     PeftModel.from_pretrained(other(), tmp_path)  # converted without a hash: its shape is all that is known
-
-
-@pytest.mark.parametrize("wrote", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("read", [torch.float32, torch.bfloat16, torch.float16])
-def test_a_base_in_another_dtype_is_the_same_base(wrote, read, tiny_model, tmp_path):
-    moved(tiny_model("qwen2", wrote)).save_pretrained(tmp_path)
-    assert DynaRuleConfig.from_pretrained(tmp_path).base["weights_hash"]
-    PeftModel.from_pretrained(tiny_model("qwen2", wrote).to(read), tmp_path)
 
 
 def test_a_base_that_cannot_be_hashed_is_not(tiny_model):
@@ -321,24 +303,19 @@ def test_a_grown_vocabulary_is_asked_for(tiny_model, tiny_tokenizer, tmp_path):
         assert torch.equal(matrix.weight[row], wanted)
 
 
-def test_a_tokenizer_with_the_token_elsewhere_is_refused(tiny_model, tiny_tokenizer, bank):
-    model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2))
-    adapter.train_search(prepare_search(model, tokenizer))
-    with pytest.raises(ValueError, match="at id 80, the adapter was trained with id 90"):
-        generate(model, tiny_tokenizer(80, search=True), bank, ["w1"])
-    with pytest.raises(ValueError, match="has no token '<search>'"):
-        generate(model, tiny_tokenizer(), bank, ["w1"])
-    assert RuleMemory(model, bank).search_token_id == 90
-
-
 # Files that are whole, and belong together.
 
 
+@pytest.fixture(scope="module")
+def whole_folder(tiny_model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    moved(tiny_model("qwen2")).save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture
-def folder(tiny_model, tmp_path):
-    moved(tiny_model("qwen2")).save_pretrained(tmp_path)
-    return tmp_path
+def folder(whole_folder, tmp_path):
+    return Path(shutil.copytree(whole_folder, tmp_path / "adapter"))
 
 
 PLACE = "base_model.model.model.layers.{}.self_attn.dynarule_projection.{}"
@@ -397,64 +374,59 @@ def with_(**changes):
     return lambda values: values | changes
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        *(
-            (of_base(**{name: HUGE}), f"base has {name} 1000000000")
-            for name in ("num_layers", "hidden_size", "query_size", "head_dim")
-        ),
-        (of_base(num_layers="4"), "base has num_layers '4'"),
-        (of_base(tied=1), "base has tied 1, expected true or false"),
-        (of_base(hidden_size=7), "do not belong together"),
-        (with_(base=None), "does not say which base model"),
-        (with_(base=[1]), "damaged"),
-        (with_(base={"name": "x"}), "damaged"),
-        (with_(layer_convention="1-based"), "0-based"),
-        (with_(colour="red"), r"unknown keys \['colour'\]; update dynarule"),
-        (with_(encoder_dim=HUGE), "encoder_dim must be a whole number from 1 to 1,048,576"),
-        (with_(encoder_dim=True), "encoder_dim must be a whole number"),
-        (with_(encoder_dim=1 << 20), "do not belong together"),
-        (with_(every=HUGE), "every must be a whole number"),
-        (with_(every=1 << 20), "confidence_layer must be a layer that holds rules"),
-        (with_(first_layer=HUGE), "first_layer must be a whole number from 0 to 1,048,576"),
-        (with_(confidence_layer=1.5), "confidence_layer must be a whole number"),
-        (with_(length_shift=math.inf), "length_shift must be positive"),
-        (with_(length_shift="1"), "damaged"),
-        (with_(target_modules="(a+)+$"), "target_modules must be"),
-        (with_(target_modules=["(a+)+$"]), "target_modules must be"),
-        (with_(target_modules=[["self_attn"]]), "damaged"),
-        (with_(exclude_modules="(a+)+$"), "unknown keys"),
-        (with_(layers_pattern=["(a+)+"]), "unknown keys"),
-        (with_(modules_to_save=["lm_head"]), "unknown keys"),
-        (with_(layers_to_transform=list(range(100_000))), "layers_to_transform"),
-        (with_(trainable_token_indices=list(range(100_000))), "must be the one row of <search>"),
-        (with_(trainable_token_indices={"embed_tokens": ["a"]}), "must be the one row of <search>"),
-        (
-            with_(trainable_token_indices={"embed_tokens": [7], "lm_head": [8]}),
-            "must be the one row of <search>",
-        ),
-        (with_(trainable_token_indices=[-1]), "must be the one row of <search>"),
-        (with_(search_token=7), "search_token must not be a int"),
-        (with_(curve=[1] * 100_000), "curve must not be a list"),
-        (with_(encoder="x" * (1 << 20)), "bytes: no adapter's"),
-        (with_(peft_type="LORA"), "peft_type must be 'DYNARULE', got 'LORA'"),
-        (lambda values: [values], "damaged"),
-        (lambda values: None, "damaged"),
-    ],
-)
-def test_the_folder_of_a_stranger_takes_neither_memory_nor_time(change, message, folder, tiny_model):
+STRANGE = [
+    *(
+        (of_base(**{name: HUGE}), f"base has {name} 1000000000")
+        for name in ("num_layers", "hidden_size", "query_size", "head_dim")
+    ),
+    (of_base(num_layers="4"), "base has num_layers '4'"),
+    (of_base(tied=1), "base has tied 1, expected true or false"),
+    (of_base(hidden_size=7), "do not belong together"),
+    (with_(base=None), "does not say which base model"),
+    (with_(base={"name": "x"}), "damaged"),
+    (with_(layer_convention="1-based"), "0-based"),
+    (with_(colour="red"), r"unknown keys \['colour'\]; update dynarule"),
+    (with_(encoder_dim=HUGE), "encoder_dim must be a whole number from 1 to 1,048,576"),
+    (with_(encoder_dim=True), "encoder_dim must be a whole number"),
+    (with_(encoder_dim=1 << 20), "do not belong together"),
+    (with_(every=1 << 20), "confidence_layer must be a layer that holds rules"),
+    (with_(first_layer=HUGE), "first_layer must be a whole number from 0 to 1,048,576"),
+    (with_(confidence_layer=1.5), "confidence_layer must be a whole number"),
+    (with_(every=3, confidence_layer=4), r"\(0, 3, 6, ...\), got 4"),
+    (with_(top_k=0), "top_k must be a whole number from 1"),
+    (with_(update_scope="most"), "got 'most'"),
+    (with_(length_shift=math.inf), "length_shift must be positive"),
+    (with_(length_shift="1"), "damaged"),
+    (with_(target_modules="(a+)+$"), "target_modules must be"),
+    (with_(target_modules=[["self_attn"]]), "damaged"),
+    (with_(exclude_modules="(a+)+$"), "unknown keys"),
+    (with_(modules_to_save=["lm_head"]), "unknown keys"),
+    (with_(layers_to_transform=list(range(100_000))), "layers_to_transform"),
+    (with_(trainable_token_indices=list(range(100_000))), "must be the one row of <search>"),
+    (with_(trainable_token_indices={"embed_tokens": ["a"]}), "must be the one row of <search>"),
+    (with_(trainable_token_indices={"embed_tokens": [7], "lm_head": [8]}), "must be the one row"),
+    (with_(trainable_token_indices=[-1]), "must be the one row of <search>"),
+    (with_(search_token=7), "search_token must not be a int"),
+    (with_(curve=[1] * 100_000), "curve must not be a list"),
+    (with_(encoder="x" * (1 << 20)), "bytes: no adapter's"),
+    (with_(peft_type="LORA"), "peft_type must be 'DYNARULE', got 'LORA'"),
+    (lambda values: [values], "damaged"),
+    (lambda values: None, "damaged"),
+]
+
+
+def test_the_folder_of_a_stranger_takes_neither_memory_nor_time(folder, tiny_model):
     """One line, before anything of the size that it says is made."""
-    path = folder / "adapter_config.json"
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    model = tiny_model("qwen2")
-    tracemalloc.start()
+    path, model = folder / "adapter_config.json", tiny_model("qwen2")
+    values = json.loads(path.read_text())
     began = time.process_time()
-    with pytest.raises(ValueError, match=message) as error:
-        load_adapter(model, folder)
-    assert time.process_time() - began < 2 and tracemalloc.get_traced_memory()[1] < 50 << 20
-    tracemalloc.stop()
-    assert len(str(error.value)) < 600 and not [m for m in model.modules() if isinstance(m, DynaRuleLayer)]
+    for change, message in STRANGE:
+        path.write_text(json.dumps(change(values)))
+        with pytest.raises(ValueError, match=message) as error:
+            load_adapter(model, folder)
+        assert len(str(error.value)) < 600
+    assert time.process_time() - began < 20
+    assert not [m for m in model.modules() if isinstance(m, DynaRuleLayer)]
 
 
 def test_files_that_are_missing_pickled_or_damaged_are_refused(folder, tiny_model):
@@ -506,9 +478,8 @@ def test_an_interrupted_save_leaves_the_old_adapter(tiny_model, tmp_path, monkey
 
 
 def test_the_method_is_registered_and_nothing_heavy_is_imported():
-    code = "import sys, dynarule\nassert not {'peft', 'torch', 'transformers'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    code = "from dynarule import attach\nimport peft\nassert 'DYNARULE' in peft.PEFT_TYPE_TO_CONFIG_MAPPING"
+    code = "import sys, dynarule\nassert not {'peft', 'torch', 'transformers'} & set(sys.modules)\n"
+    code += "from dynarule import attach\nimport peft\nassert 'DYNARULE' in peft.PEFT_TYPE_TO_CONFIG_MAPPING"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -626,19 +597,6 @@ def test_a_quantised_base_that_rules_cannot_use_is_refused(make, message, tiny_m
         RuleModel(model, RuleAdapter(model, dynarule_config(WIDTH, 2)), bank, Recipe())
 
 
-def test_a_quantised_vocabulary_has_no_row_for_search(tiny_model, tiny_tokenizer):
-    model = tiny_model("qwen2", tie_word_embeddings=False)
-    model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.to(torch.int8), requires_grad=False)
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, 2))
-    for do in (
-        lambda: prepare_search(model, tiny_tokenizer()),
-        lambda: adapter.train_search(SEARCH),
-        lambda: get_peft_model(adapter.model.unload(), config()),
-    ):
-        with pytest.raises(ValueError, match=r"the vocabulary is quantised .* needs a row of its own"):
-            do()
-
-
 # What users of PEFT and of `generate` do: it works, with the answer of greedy decoding where it must, or is refused.
 
 
@@ -649,6 +607,8 @@ class Cell:
         self.make, self.tokenizer, self.bank, self.folder = make, tokenizer, bank, folder
         self.make().save_pretrained(folder / "base")
         RuleAdapter(self.tuned()).save(folder / "adapter", tokenizer)
+        self.answers = {SAME: self.ask(), BASE: self.plain(self.base())}
+        assert self.answers[SAME] != self.answers[BASE]
 
     def base(self, **options):
         return AutoModelForCausalLM.from_pretrained(self.folder / "base", **options)
@@ -920,11 +880,9 @@ def cell(tiny_model, tiny_tokenizer, tmp_path_factory):
 @pytest.mark.parametrize(("do", "expected"), [pytest.param(*rest, id=name) for name, *rest in CELLS])
 @pytest.mark.filterwarnings("error::FutureWarning", "ignore:.*is_gradient_checkpointing")
 def test_what_users_do_works_or_is_refused_in_a_sentence(do, expected, cell):
-    same, base = cell.ask(), cell.plain(cell.base())
-    assert same != base
     if expected in (SAME, BASE, DONE):
         out = do(cell)
-        assert expected == DONE or out == {SAME: same, BASE: base}[expected]
+        assert expected == DONE or out == cell.answers[expected]
     else:
         with pytest.raises(ValueError, match=expected) as refused:
             do(cell)

