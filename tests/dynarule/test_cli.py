@@ -194,6 +194,23 @@ def test_confidence_is_measured_shown_and_stored(cli, files):
     assert f"layer {lowest} (0-based)" in cli("inspect", folder / "adapter")
 
 
+def test_the_least_support_is_measured_shown_stored_and_used(cli, files):
+    folder, *_ = files
+    rows = [{"question": "w11 w12", "answers": ["unknown"]}, {"question": "w13", "answers": ["9"]}]
+    (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    common = ["support", *served(folder), "--questions", folder / "asked.jsonl", "--max-new-tokens", 3]
+    best = json.loads(cli(*common, "--json"))["best"]
+    assert best["accuracy"] >= 0.5
+    assert "<- most right" in cli(*common, "--write")
+    stored = DynaRuleConfig.from_pretrained(folder / "adapter").min_support
+    assert stored == pytest.approx(min(best["least"], 1), abs=1e-6) and stored > 0
+    asked = ["generate", *served(folder), "--max-new-tokens", 3, "-q", "w11 w12"]
+    assert cli(*asked).startswith("No rule says so.") and "unknown" not in cli(*asked, "--min-support", 0)
+    rows[0]["answers"] = ["8"]
+    (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert 'some must be ["unknown"]' in run(*common).stderr
+
+
 def test_banks_and_adapters_are_built_inspected_extended_and_cut(cli, files):
     folder, _, _, adapter = files
     facts = json.loads(cli("inspect", folder / "adapter", "--json"))

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from dynarule.generation import encode_prompt
+from dynarule.memory.refusal import says, support_curve
 from transformers import GenerationConfig
 
 from dynarule import (
@@ -124,6 +125,54 @@ def test_search_is_written_behind_all_headers_but_the_first(
     parts = answer.text.replace(" ", "").split("<search>")
     assert len(parts) == len(answer.trace) == 1 + later
     assert all(part.endswith(end) for part, end in zip(parts[:later], ["[Step2]", "[Step12]"], strict=False))
+
+
+def test_an_answer_ends_where_a_search_finds_nothing_that_stands_out(ask):
+    options = {"max_new_tokens": 8, "eos_token_id": -1}
+    whole = ask(PROMPTS, logits_processor=[always(SEARCH, at=(2, 5))], **options)
+    shares = [[float(torch.tensor(r.scores).softmax(0)[0]) for r in answer.trace] for answer in whole]
+    assert [answer.support for answer in whole] == pytest.approx([min(own) for own in shares])
+    for least in sorted(share + 1e-4 for own in shares for share in own):
+        told = ask(PROMPTS, logits_processor=[always(SEARCH, at=(2, 5))], min_support=least, **options)
+        for answer, full, own in zip(told, whole, shares, strict=True):
+            ended = next((number for number, share in enumerate(own) if share < least), None)
+            assert answer.refused == (ended is not None)
+            if ended is None:
+                assert answer.text == full.text
+                continue
+            assert answer.token_ids == full.token_ids[: (0, 2, 5)[ended]]
+            nearest = [f"[{name}] rule {name[1:]} (" for name in full.trace[ended].ids[:3]]
+            _, *lines, box = answer.text.split("\n")
+            assert [line[: len(n)] for line, n in zip(lines, nearest, strict=True)] == nearest
+            assert box == "\\boxed{unknown}"
+
+
+def test_the_least_support_is_the_most_accurate_one():
+    draw = torch.Generator().manual_seed(2)
+    for _ in range(20):
+        count = int(torch.randint(1, 9, (), generator=draw))
+        supports = (torch.rand(count, generator=draw) * 4).round().div(4).tolist()
+        right, unknown = torch.randint(2, (2, count), generator=draw).bool().tolist()
+        points, best = support_curve(supports, right, unknown)
+        assert len(points) == len({*supports}) + 1
+        for least, coverage, accuracy, answered in points:
+            kept = [ok for share, ok in zip(supports, right, strict=True) if share >= least]
+            gone = [ok for share, ok in zip(supports, unknown, strict=True) if share < least]
+            expected = [len(kept) / count, sum(kept + gone) / count, sum(kept) / len(kept) if kept else 1]
+            assert [coverage, accuracy, answered] == pytest.approx(expected)
+        assert best.accuracy == max(point.accuracy for point in points)
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "same"),
+    [
+        (r"so \boxed{9}, then \boxed{ The  Tundra,9}", ["the tundra", "9"], True),
+        (r"\boxed{9}", ["9", "8"], False),
+        ("9", ["9"], False),
+    ],
+)
+def test_the_last_box_is_compared(text, answers, same):
+    assert says(text, answers) == same
 
 
 def test_the_token_is_stripped_or_kept(ask):

@@ -92,6 +92,16 @@ def test_a_stream_is_the_answer_in_pieces(served, client):
     assert text == whole[: whole.index(stop)]
 
 
+def test_a_stream_says_that_no_rule_applies_as_the_answer_does(served, client):
+    engine, model, *_ = served
+    model.peft_config["default"].min_support = engine._memories["bank"].config.min_support = 1.0
+    chat = partial(client.chat.completions.create, model="bank", messages=asked(QUESTIONS[0]), max_tokens=8)
+    own = expected(served, QUESTIONS[0])
+    assert own.refused and chat().choices[0].message.content == own.text
+    pieces = [chunk.choices[0].delta.content or "" for chunk in chat(stream=True)]
+    assert "".join(pieces) == own.text
+
+
 def test_questions_of_one_request_and_of_many_users_keep_their_answers(served, client):
     answer = client.completions.create(model="bank", prompt=QUESTIONS, max_tokens=8)
     assert [choice.text for choice in answer.choices] == [expected(served, q).text for q in QUESTIONS]

@@ -79,6 +79,9 @@ class DynaRuleConfig(PeftConfig):
     encoder: str = ""  # fingerprint of the rules' encoder; "" fits every bank of the width
     search_token: str | None = None  # text of the trained token, <search>
     search_place: SearchPlace = "before"  # where it stands in a step: before its header, or behind it
+    min_support: float = (
+        0.0  # of a search's best rule, below which no rule says so; measured, 0: always answers
+    )
     curve: dict[str, Any] | None = None  # measured entropies behind the confidence layer
     base: dict[str, Any] | None = None  # shapes and hash of the base model, see BaseModel
     layer_convention: str = "0-based"  # how this file counts layers
@@ -115,6 +118,8 @@ class DynaRuleConfig(PeftConfig):
         self._check_choice("layer_convention", ("0-based",))
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
+        if not isinstance(self.min_support, int | float) or not 0 <= self.min_support < 2:
+            raise ValueError(f"min_support must be a share from 0 to 1, got {self.min_support!r:.60}")
         # Folders come from strangers, and PEFT reads a text here as a regular expression.
         if not isinstance(self.target_modules, list | set) or set(self.target_modules) != BLOCKS:
             raise ValueError(f"target_modules must be {sorted(BLOCKS)}, got {self.target_modules!r:.60}")

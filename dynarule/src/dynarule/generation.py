@@ -16,6 +16,7 @@ from .bank.sources import HALF_PAIR, listed
 from .config import DynaRuleConfig
 from .decoding import check_decoding, growing_cache
 from .memory.hooks import attach
+from .memory.refusal import Refusals, refusal
 from .memory.serving import Retrieval, RuleMemory
 from .search_token import search_id
 from .tokenizer import as_text, control_tokens, encode_marked
@@ -43,11 +44,17 @@ class Generation:
         settings without a confidence layer.
     token_ids : tuple of int
         The generated tokens, up to the end.
+    support : float or None
+        The least of its searches at the confidence layer, see `Retrieval.support`; None without any.
+    refused : bool
+        Whether it says that no rule says so.
     """
 
     text: str
     trace: tuple[Retrieval, ...]
     token_ids: tuple[int, ...] = field(repr=False)
+    support: float | None = field(default=None, repr=False)
+    refused: bool = field(default=False, repr=False)
 
 
 @torch.no_grad()
@@ -62,6 +69,7 @@ def generate(
     batch_size: int = 8,
     max_searches: int = 16,
     keep_search: bool = False,
+    min_support: float | None = None,
     on_answer: Callable[[Generation], None] | None = None,
     **options: Any,
 ) -> list[Generation]:
@@ -86,6 +94,9 @@ def generate(
         that was trained with it behind ``[Step 2]`` and later headers has it written there.
     keep_search : bool
         Leave ``<search>`` in the text.
+    min_support : float or None
+        An answer ends, and says that no rule says so, where the best rule's share of what a search found is less; 0:
+        never. None: as the adapter's configuration says.
     on_answer : callable or None
         Called with each answer when its batch is done, in order.
     **options
@@ -113,7 +124,11 @@ def generate(
     if isinstance(memory, RuleBank):
         memory = rule_memory(model, tokenizer, memory)
     search = memory.search_token_id
-    processors = list(options.pop("logits_processor", None) or [])
+    processors, criteria = (
+        list(options.pop(n, None) or []) for n in ("logits_processor", "stopping_criteria")
+    )
+    floor, layer = min_support, memory.config.confidence_layer
+    floor = memory.config.min_support if floor is None else floor
     encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(listed("prompts", prompts))]
     longest = getattr(model.config, "max_position_embeddings", None)
     for i, ids in enumerate(encoded):
@@ -130,6 +145,7 @@ def generate(
             writes = (search, tokenizer, length, max_searches, memory.config)
             searches = [] if search is None else [_Searches(*writes)]
             cache = None if named else growing_cache(model)
+            refusals = Refusals(memory, length, floor) if floor else None
             out = model.generate(  # type: ignore[operator]
                 ids_BT,
                 attention_mask=mask_BT,
@@ -137,15 +153,22 @@ def generate(
                 do_sample=do_sample,
                 pad_token_id=pad,
                 logits_processor=[*processors, *searches],
+                stopping_criteria=[*criteria, *([refusals] if refusals else [])],
                 **({} if cache is None else {"past_key_values": cache}),
                 **(_GREEDY if not do_sample else {}) | options | {"eos_token_id": ends or None},
             )
             sequences = out if isinstance(out, Tensor) else out.sequences
             for row, new in enumerate(sequences[:, length:].tolist()):
-                tokens = _until_end(new, ends, tokenizer.pad_token_id)
                 trace = tuple(replace(r, row=start + row) for r in memory.trace if r.row == row)
-                text = _decode(tokenizer, tokens, search if keep_search else None)
-                answers.append(Generation(text, trace, tuple(tokens)))
+                support = min((r.support for r in trace if r.layer == layer), default=None)
+                tokens, keep = _until_end(new, ends, tokenizer.pad_token_id), search if keep_search else None
+                refused = refusals.at.get(row) if refusals else None
+                if refused is not None:
+                    tokens = tokens[: refused[0]]
+                text = _decode(tokenizer, tokens, keep)
+                if refused is not None:  # the steps before, line by line, without the header of the next
+                    text = text[: text.rfind("\n") + 1] + refusal(refused[1])
+                answers.append(Generation(text, trace, tuple(tokens), support, refused is not None))
                 if on_answer is not None:
                     on_answer(answers[-1])
     return answers

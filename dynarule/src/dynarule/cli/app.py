@@ -12,7 +12,7 @@ from .bank import app as bank
 from .book import app as book
 from .chat import chat
 from .generate import generate
-from .inspect import confidence, inspect
+from .inspect import confidence, inspect, support
 from .serve import serve
 from .shared import Commands, note, say
 from .train import train
@@ -64,7 +64,7 @@ def example(
     )
 
 
-for command in (generate, chat, ui, serve, train, confidence, inspect, example):
+for command in (generate, chat, ui, serve, train, confidence, support, inspect, example):
     app.command()(command)
 app.add_typer(bank, name="bank")
 app.add_typer(book, name="book")

@@ -82,7 +82,9 @@ class RuleChat:
                     text = text.replace(special, "")
                 layer = self.config.confidence_layer
                 yield self._shown(text, [search for search in memory.trace if search.layer == layer])
-            done.result()
+            (answer,) = done.result()
+            if answer.refused:
+                yield self._shown(answer.text, answer.trace)
 
     def _shown(self, text: str, trace: Sequence[Retrieval]) -> str:
         """Return an answer's text below a line for each step: the rules that it read and those it looked ahead to."""

@@ -1,4 +1,4 @@
-"""``dynarule confidence`` and ``dynarule inspect``: an adapter's confidence layer, and what a folder holds."""
+"""``dynarule confidence``, ``support`` and ``inspect``: what is measured of an adapter, and what a folder holds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from .loading import Served, read_rows
-from .shared import BatchSizeOption, Json, QuestionsOption, grouped, one_line, print_json, say
+from .shared import (
+    BatchSizeOption,
+    Json,
+    MaxNewTokensOption,
+    QuestionsOption,
+    grouped,
+    one_line,
+    print_json,
+    say,
+)
+
+UNKNOWN = "unknown"
+"""What is answered where no rule says so."""
 
 
 @grouped
@@ -39,6 +51,56 @@ def confidence(
         print_json(curve.to_dict())
     else:
         _show_curve(curve.to_dict())
+
+
+@grouped
+def support(
+    served: Served,
+    questions: QuestionsOption = None,
+    max_new_tokens: MaxNewTokensOption = 256,
+    batch_size: BatchSizeOption = 8,
+    write: Annotated[bool, typer.Option("--write", help="Store the best point in the adapter.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Answer questions of a validation book, some of them ``unknown``, and say below which support to refuse.
+
+    An answer's support is the least share that the best rule has of what one of its searches found. Example: dynarule
+    support --model MODEL --adapter adapter --rules book/rules.csv --questions book/questions.jsonl --write
+    """
+    rows = read_rows(questions, 'JSON lines with "question" and "answers", some of them ["unknown"]')
+    golds = [row.get("answers") for row in rows]
+    if not all(isinstance(gold, list) and gold for gold in golds) or [UNKNOWN] not in golds:
+        raise ValueError(
+            f'{questions}: each row needs "answers", a list of texts, and some must be ["{UNKNOWN}"]'
+        )
+    base, tokenizer, bank = served.load()
+    from ..config import DynaRuleConfig
+    from ..generation import generate, question_prompts
+    from ..memory.refusal import says, support_curve
+
+    prompts = question_prompts(
+        tokenizer, [row["question"] for row in rows], base.active_peft_config.question_opening
+    )
+    settings = {"max_new_tokens": max_new_tokens, "batch_size": batch_size, "min_support": 0.0}
+    answers = generate(base, tokenizer, bank, prompts, **settings)
+    right = [says(answer.text, gold) for answer, gold in zip(answers, golds, strict=True)]
+    unknown = [gold == [UNKNOWN] for gold in golds]
+    points, best = support_curve([answer.support or 0.0 for answer in answers], right, unknown)
+    if write:
+        config = DynaRuleConfig.from_pretrained(served.adapter)
+        config.min_support = round(min(best.least, 1.0), 6)
+        config.save_pretrained(str(served.adapter))
+    if as_json:
+        print_json({"best": best._asdict(), "points": [point._asdict() for point in points]})
+        return
+    say(f"{len(rows)} questions, {sum(unknown)} of them {UNKNOWN}; right now {points[0].accuracy:.3f}")
+    say("min_support  answered  right in all  right of those answered")
+    shown = points[:: max(1, len(points) // 10)]
+    for point in sorted({*shown, best}):
+        mark = "  <- most right" if point == best else ""
+        say(
+            f"{point.least:11.3f}  {point.coverage:8.3f}  {point.accuracy:12.3f}  {point.answered:10.3f}{mark}"
+        )
 
 
 def inspect(
@@ -100,6 +162,7 @@ def _inspect_adapter(folder: Path, as_json: bool) -> None:
         f"encoder    {config.encoder or '(unknown)'}, width {config.encoder_dim}\n"
         f"layers     {layers} (0-based), top_k {config.top_k}, update_scope {config.update_scope}\n"
         f"confidence {'not measured' if layer is None else f'layer {layer} (0-based)'}\n"
+        f"support    {config.min_support:g} at least, else no rule says so\n"
         f"search     {'no row of its own' if row is None else f'{config.search_token} = {row}'}"
     )
     if config.curve is not None:

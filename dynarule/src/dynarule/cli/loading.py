@@ -19,6 +19,7 @@ from .shared import (
     DeviceOption,
     EncoderOption,
     FolOption,
+    MinSupportOption,
     ModelOption,
     RulesOption,
     note,
@@ -110,6 +111,7 @@ class Served:
     encoder: EncoderOption = None
     fol: FolOption = False
     device: DeviceOption = None
+    min_support: MinSupportOption = None
 
     def load(self, searched: bool = True) -> tuple[Any, Any, Any]:
         """Load the base model with its adapter, its tokenizer and a bank for it; cheap checks first.
@@ -129,6 +131,8 @@ class Served:
         if config.search_id is not None:
             prepare_search(base, tokenizer, config.search_token or SEARCH_TOKEN)
             search_id(tokenizer, config.search_token, config.search_id)
+        if self.min_support is not None:
+            config.min_support = self.min_support
         tuned = load_adapter(base, self.adapter, config=config)
         bank = load_rules(self.rules, self.encoder, self.fol, config.encoder, tuned, tokenizer)
         bank.to(base.device, base.dtype)

@@ -51,6 +51,16 @@ DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="cpu, cuda, ...", show_default="cuda where there is one"),
 ]
+MinSupportOption = Annotated[
+    float | None,
+    typer.Option(
+        "--min-support",
+        min=0.0,
+        max=1.0,
+        help="Where the best rule's share of what a search found is less, the answer is that no rule says so.",
+        show_default="what `dynarule support` stored, else 0: always answers",
+    ),
+]
 MaxNewTokensOption = Annotated[int, typer.Option("--max-new-tokens", min=1, help="Length of an answer.")]
 BatchSizeOption = Annotated[int, typer.Option("--batch-size", min=1, help="Questions at once.")]
 TopOption = Annotated[int, typer.Option("--top", min=1, help="Rules shown per step.")]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import exp
 from typing import Any, Self
 
 import torch
@@ -44,6 +45,11 @@ class Retrieval:
     ids: list[str]
     texts: list[str] = field(repr=False)
     scores: list[float] = field(repr=False)
+
+    @property
+    def support(self) -> float:
+        """The best rule's share of all that was found, softmax of their scores: 1/K where none stands out."""
+        return 1 / sum(exp(score - self.scores[0]) for score in self.scores) if self.scores else 0.0
 
 
 class RuleMemory(LayerMemory):

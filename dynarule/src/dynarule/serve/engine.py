@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..bank.bank import RuleBank
 from ..bank.storage import changed_bank, is_bank
-from ..generation import Prompt, encode_prompt, generate, rule_memory
+from ..generation import Generation, Prompt, encode_prompt, generate, rule_memory
 from ..memory.serving import Retrieval, one_a_step
 from ..tokenizer import control_tokens
 
@@ -251,12 +251,13 @@ class Engine:
         try:
             if first.seed is not None:
                 torch.manual_seed(first.seed)
-            watch = _Watch(self.tokenizer, batch)
+            memory = self._memories[first.book]
+            watch = _Watch(self.tokenizer, batch, by_line=memory.config.min_support > 0)
             sampling: dict[str, Any] = {"temperature": first.temperature, "top_p": first.top_p}
             answers = generate(
                 self.model,
                 self.tokenizer,
-                self._memories[first.book],
+                memory,
                 [request.prompt for request in batch],
                 max_new_tokens=max(request.max_tokens for request in batch),
                 batch_size=len(batch),
@@ -265,7 +266,7 @@ class Engine:
                 **(sampling if first.temperature > 0 else {}),
             )
             for row, (request, answer) in enumerate(zip(batch, answers, strict=True)):
-                text, finish = watch.finish(row, answer.token_ids)
+                text, finish = watch.finish(row, answer)
                 count = min(len(answer.token_ids), request.max_tokens)
                 trace = tuple(search for search in one_a_step(answer.trace) if search.layer == self.layer)
                 request.done(Answer(text, finish, request.prompt_tokens, count, trace))
@@ -277,8 +278,8 @@ class Engine:
 class _Watch:
     """Follows the rows of a batch token by token: passes new text on, and ends a row at its stop words or length."""
 
-    def __init__(self, tokenizer: Any, batch: Sequence[Request]) -> None:
-        self.tokenizer, self.batch = tokenizer, batch
+    def __init__(self, tokenizer: Any, batch: Sequence[Request], by_line: bool = False) -> None:
+        self.tokenizer, self.batch, self.by_line = tokenizer, batch, by_line
         self.hidden = set(control_tokens(tokenizer))
         self.sent = [""] * len(batch)
         self.texts = [""] * len(batch)
@@ -307,13 +308,15 @@ class _Watch:
             (n for word in request.stop for n in range(1, len(word)) if text.endswith(word[:n])), default=0
         )
         ready = self.texts[row] if self.ended[row] else text[: len(text) - held].rstrip("\ufffd")
+        if self.by_line:  # a step that no rule supports is not begun
+            ready = ready[: ready.rfind("\n") + 1]
         if ready.startswith(self.sent[row]) and len(ready) > len(self.sent[row]):
             request.emit(ready[len(self.sent[row]) :])
             self.sent[row] = ready
 
-    def finish(self, row: int, tokens: Sequence[int]) -> tuple[str, str]:
+    def finish(self, row: int, answer: Generation) -> tuple[str, str]:
         """Return the text of a finished row and why it ended; what was not passed on yet is."""
-        text = self.texts[row] if self.ended[row] else self._decode(tokens)
+        text = self.texts[row] if self.ended[row] else answer.text
         if text.startswith(self.sent[row]) and len(text) > len(self.sent[row]):
             self.batch[row].emit(text[len(self.sent[row]) :])
         return text, self.ended[row] or "stop"
