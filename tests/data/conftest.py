@@ -1,4 +1,4 @@
-"""Fixtures that start a fresh interpreter, as a user would: empty working directory, no network."""
+"""A tiny build, made once; and a fresh interpreter, as a user would start it: empty directory, no network."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from ruleworld_data.io import build, export
 
 SOURCE = Path(__file__).parents[2] / "ruleworld-data" / "src"
 
@@ -26,6 +27,22 @@ def connect_locally(self, address):
 socket.getaddrinfo, socket.socket.connect = refuse, connect_locally
 """
 EPILOGUE = "\nassert not asked, f'the network was asked: {asked}'\n"
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Path:
+    """A finished tiny build, which no test may write to."""
+    folder = tmp_path_factory.mktemp("built") / "new" / "folder"
+    build(folder, "tiny")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def exported(built, tmp_path_factory) -> Path:
+    """Its export."""
+    folder = tmp_path_factory.mktemp("exported") / "hub"
+    export(built, folder)
+    return folder
 
 
 @pytest.fixture

@@ -22,15 +22,6 @@ def run(*words: str | Path):
     return result
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory) -> Path:
-    out = tmp_path_factory.mktemp("cli") / "tiny"
-    result = run("build", "--scale", "tiny", "--out", out, "--jobs", "1")
-    assert result.exit_code == 0
-    assert "3,968 rules, 2,640 questions" in result.output
-    return out
-
-
 @pytest.fixture
 def outputs(tmp_path):
     """Write a predictions file: every answer of two sub-tasks right, but for the changes given."""
@@ -48,6 +39,12 @@ def outputs(tmp_path):
         return path
 
     return write
+
+
+def test_a_build_that_is_there_is_kept(built, tmp_path):
+    copy = shutil.copytree(built, tmp_path / "copy")
+    told = run("build", "--scale", "tiny", "--out", copy, "--jobs", "1").output
+    assert "3,968 rules, 2,640 questions, 57 shards" in told
 
 
 def test_show_names_the_dials_that_are_turned():
@@ -98,15 +95,16 @@ def test_stats_count_what_the_shards_hold(built):
 
 
 def test_verify_passes_a_build_and_names_what_is_wrong(built, tmp_path):
-    good = run("verify", built, "--jobs", "1", "--json", "--quiet")
+    good = run("verify", built, "--jobs", "1", "--solver", "executor", "--json", "--quiet", "--leaks")
     assert good.exit_code == 0, good.output
-    assert json.loads(good.output)["ok"] is True
+    report = json.loads(good.output)
+    assert report["ok"] and report["leaks"]["above_bar"] == {}
+    assert "solvers must be" in run("verify", built, "--solver", "prolog").output
     copy = shutil.copytree(built, tmp_path / "copy")
     (copy / "multi_hop_4" / "test-00000-of-00001.parquet").write_bytes(b"PAR1")
     bad = run("verify", copy, "--jobs", "1", "--solver", "executor", "--quiet")
-    assert bad.exit_code == 1
-    assert re.search(r"fail +shards", bad.output)
-    assert "multi_hop_4/test-00000-of-00001.parquet" in bad.output
+    assert bad.exit_code == 2
+    assert re.search(r"multi_hop_4/test-00000-of-00001\.parquet was changed .* ruleworld build", bad.output)
 
 
 def test_score_of_right_and_wrong_outputs(outputs):

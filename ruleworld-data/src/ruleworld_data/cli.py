@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,14 +56,6 @@ BuildFolder = Annotated[Path, typer.Argument(help="Folder made by: ruleworld bui
 NewFolder = Annotated[Path, typer.Option("--out", help="New or empty folder.", show_default=False)]
 
 
-class SolverChoice(StrEnum):
-    """Who re-derives the answers."""
-
-    executor = "executor"
-    clingo = "clingo"
-    both = "both"
-
-
 def main() -> None:
     """Run the command line."""
     try:
@@ -113,12 +104,7 @@ def _spec(scale: str, split: str, seed: int, version: str, dials: str, config: s
 
 @app.command()
 def build(
-    out: Annotated[
-        str,
-        typer.Option(
-            "--out", help="New, empty or unfinished folder, or a URL of fsspec.", show_default=False
-        ),
-    ],
+    out: Annotated[Path, typer.Option("--out", help="New, empty or unfinished folder.", show_default=False)],
     scale: Scale = "paper",
     seed: Seed = 0,
     data_version: Version = "",
@@ -221,11 +207,11 @@ def stats(folder: BuildFolder, as_json: Json = False) -> None:
 def verify(
     folder: BuildFolder,
     solver: Annotated[
-        SolverChoice, typer.Option("--solver", help="Who re-derives the answers.")
-    ] = SolverChoice.both,
+        str, typer.Option("--solver", help="Who re-derives the answers: executor, clingo or both.")
+    ] = "both",
     jobs: Jobs = ALL_CORES,
     leaks: Annotated[
-        bool, typer.Option("--leaks", help="Report leaks between splits and shortcuts, too.")
+        bool, typer.Option("--leaks", help="Report what shortcuts and memory score, too.")
     ] = False,
     quiet: Quiet = False,
     as_json: Json = False,
@@ -238,10 +224,10 @@ def verify(
     from .verify import leak_report, render_leaks, render_text
     from .verify import verify as run
 
-    solvers = ("executor", "clingo") if solver is SolverChoice.both else (solver.value,)
+    solvers = ("executor", "clingo") if solver == "both" else (solver,)
     with Progress("", quiet=quiet) as progress:
         report = run(folder, solvers=solvers, jobs=jobs, progress=progress.stage)
-        leaked = leak_report(folder, progress.stage) if leaks and report.ok else None
+    leaked = leak_report(folder) if leaks and report.ok else None
     if as_json:
         _print(report.to_dict() | ({"leaks": leaked} if leaks else {}))
     else:
@@ -283,44 +269,22 @@ def score(
 
 
 @app.command()
-def export(folder: BuildFolder, out: NewFolder, as_json: Json = False) -> None:
+def export(
+    folder: BuildFolder,
+    out: NewFolder,
+    repo: Annotated[str, typer.Option("--repo", help="What its card calls the repository.")] = "OWNER/NAME",
+    as_json: Json = False,
+) -> None:
     """Write a build as a dataset repository: parquet, card with every number computed, eval.yaml.
 
-    Example: ruleworld export data --out hub
+    Example: ruleworld export data --out hub --repo OWNER/ruleworld
     """
     from .io import export as run
 
-    files = run(folder, out)
-    text = f"{out}: {len(files)} files; open with load_dataset({str(out)!r}, 'multi_hop_3')"
+    files = run(folder, out, repo)
+    text = f"{out}: {len(files)} files; open with load_dataset({str(out)!r}, 'multi_hop_3'), or send with "
+    text += f"hf upload {repo} {out} --repo-type dataset --delete '*.parquet'"
     _print({"out": str(out), "files": files}, None if as_json else text)
-
-
-@app.command()
-def push(
-    folder: Annotated[
-        Path | None, typer.Argument(help="Folder made by: ruleworld export", show_default=False)
-    ] = None,
-    to: Annotated[str, typer.Option("--to", help="Repository: OWNER/NAME.", show_default=False)] = "",
-    metric: Annotated[bool, typer.Option("--metric", help="The Space of the metric instead.")] = False,
-    private: Annotated[bool, typer.Option("--private", help="If the repository is made by this.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="List the files and sizes; send nothing.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Send the dataset or the metric to the Hugging Face Hub, in one commit. The token is read from HF_TOKEN.
-
-    Example: ruleworld push hub --to OWNER/ruleworld --dry-run
-    """
-    from .io import push_dataset, push_metric
-
-    if (folder is None) != metric:
-        raise ValueError("give either a folder made by `ruleworld export`, or --metric")
-    if folder is None:
-        pushed = push_metric(to, private=private, dry_run=dry_run)
-    else:
-        pushed = push_dataset(folder, to, private=private, dry_run=dry_run)
-    _print(vars(pushed), None if as_json else pushed.to_text())
 
 
 @app.command()

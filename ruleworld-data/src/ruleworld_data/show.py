@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from .generate import question_table, rule_table, world_of
 from .questions import training_text
-from .spec import RULE_SPLITS, WorldSpec, check_name, data_version, splits_of
+from .spec import WorldSpec, check_name
 
 if TYPE_CHECKING:
     from .io import BuildStats
@@ -68,52 +68,10 @@ def head_text(spec: WorldSpec) -> str:
 
 def print_stats(stats: BuildStats) -> None:
     """Print what a build holds."""
-    question_splits = splits_of(data_version(stats.generator_version))
     turned = "".join(f", {name} {value}" for name, value in stats.dials.items())
     where = f"scale {stats.scale}, seed {stats.seed}{turned}"
     head = f"RuleWorld {stats.generator_version}, {where}, {stats.bytes / 1e6:.1f} MB"
-    rules = [
-        [kind, *(stats.rules.get(split, {}).get(kind, 0) for split in RULE_SPLITS)]
-        for kind in stats.rules["train"]
-    ]
-    totals = ["total", *(sum(stats.rules.get(split, {}).values()) for split in RULE_SPLITS)]
-    questions = []
-    for subtask, types in stats.answer_types.items():
-        counts = [stats.rows[subtask].get(split, 0) for split in question_splits]
-        kinds = ("count", "environment", "state", "creature")
-        shares = [f"{types.get(name, 0) / sum(types.values()):.1%}" if types else "" for name in kinds]
-        shared = f"{stats.shared_words[subtask]:.1%}" if subtask in stats.shared_words else ""
-        questions.append([subtask, *counts, f"{stats.mean_characters[subtask]:.0f}", *shares, shared])
-    sums = [
-        sum(stats.rows[subtask].get(split, 0) for subtask in stats.answer_types) for split in question_splits
-    ]
-    skeletons = [
-        [name, subtask, *(splits.get(split, {}).get(name, 0) for split in question_splits)]
-        for subtask, splits in stats.skeletons.items()
-        for name in sorted({name for counts in splits.values() for name in counts})
-    ]
-    diversity = [
-        [split, subtask, stats.rows[subtask][split], *counts.values()]
-        for subtask, splits in stats.diversity.items()
-        for split, counts in splits.items()
-    ]
-    columns = [
-        "questions",
-        *question_splits,
-        "characters",
-        "counts",
-        "environments",
-        "states",
-        "creatures",
-        "shared words",
-    ]
-    _print(
-        head,
-        _table(["rules", *RULE_SPLITS], rules, totals),
-        _table(columns, questions, ["total", *sums, "", "", "", "", "", ""]),
-        _table(["skeleton", "sub-task", *question_splits], skeletons),
-        _table(["split", "sub-task", "questions", "chains", "most frequent", "starts", "answers"], diversity),
-    )
+    _print(head, *(_table(columns, rows) for columns, *rows in stats.tables().values()))
 
 
 def print_scores(result: dict[str, Any]) -> None:
@@ -162,7 +120,9 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], last: Sequence
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if not i or column == "sub-task" else "right", no_wrap=True)
+        table.add_column(
+            column, justify="left" if not i or column in ("skeleton", "split") else "right", no_wrap=True
+        )
     for row in [*rows, last] if last else rows:
         if row is last:
             table.add_section()

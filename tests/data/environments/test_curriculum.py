@@ -13,17 +13,17 @@ def play(curriculum, skill, rounds, seed=0):
     """A pupil whose chance of success falls with every level above its skill."""
     die, seen = random.Random(seed), []
     for _ in range(rounds):
-        level = sum(curriculum.state.levels)
+        level = len(curriculum.history)
         chance = 1 / (1 + 2.0 ** (2 * (level - skill)))
         curriculum.update([float(die.random() < chance) for _ in range(32)])
         seen.append(level)
     return seen
 
 
-@pytest.mark.parametrize("skill", [0.5, 2, 4])
-def test_it_settles_where_the_pupil_succeeds_as_often_as_asked(skill):
-    levels = play(AdaptiveCurriculum(ladders=LADDERS, window=64), skill, 400)[200:]
-    assert abs(sum(levels) / len(levels) - skill) < 1
+def test_it_settles_where_the_pupil_succeeds_as_often_as_asked():
+    for skill in (0.5, 2, 4):
+        levels = play(AdaptiveCurriculum(ladders=LADDERS, window=64), skill, 200)[100:]
+        assert abs(sum(levels) / len(levels) - skill) < 1
     better = play(AdaptiveCurriculum(ladders=LADDERS, window=64), 99, 100)
     assert better[-1] == 3 + 2 + 1, "every dial at its end"
     assert play(AdaptiveCurriculum(ladders=LADDERS, window=64), -9, 50)[-1] == 0
@@ -73,7 +73,7 @@ def test_a_dial_that_no_world_satisfies_is_passed_over():
     curriculum = AdaptiveCurriculum(
         EnvConfig(("multi_hop_3",)), {"crowd": (None, 60), "pool_size": (30, 40)}, window=1
     )
-    assert curriculum.update([1.0]) and curriculum.state.levels == [0, 1]
+    assert curriculum.update([1.0]) and curriculum.history == ["pool_size"]
     assert not curriculum.update([1.0])
 
 
@@ -90,9 +90,9 @@ def test_bad_options_and_what_is_no_state_are_refused():
     for wrong in (
         {},
         {"state": 3},
-        state | {"ladders": {"hops": [1]}},
-        state | {"state": state["state"] | {"levels": [9, 0, 0]}},
-        state | {"state": state["state"] | {"levels": [-1, 0, 0]}},
+        state | {"ladders": {"hops": []}},
+        state | {"state": state["state"] | {"history": ["hops"] * 9}},
+        state | {"state": state["state"] | {"history": ["crowd"]}},
     ):
         with pytest.raises(ValueError):
             AdaptiveCurriculum.from_dict(wrong)

@@ -53,7 +53,8 @@ def test_nothing_is_overwritten_and_nothing_half_written(built, exported, tmp_pa
         export(built, exported)
     (tmp_path / "out").mkdir()
     (tmp_path / ".out.tmp").write_text("a neighbour")
-    assert "README.md" in export(built, tmp_path / "out")
+    assert "README.md" in export(built, tmp_path / "out", "me/rules")
+    assert 'load_dataset("me/rules", "multi_hop_3"' in (tmp_path / "out/README.md").read_text()
     assert {path.name for path in tmp_path.iterdir()} == {"out", ".out.tmp"}
 
 

@@ -74,28 +74,15 @@ print(len(datasets.get_dataset_config_names("ruleworld")))
     assert int(printed) == len(ALL_SUBTASKS) + 1  # and the rules
 
 
-@pytest.mark.parametrize(("value", "wrapped"), [("1", False), ("0", True)])
-def test_opt_out(run_python: Run, value: str, wrapped: bool) -> None:
-    code = """
-import ruleworld_data
-import datasets.load
-print(hasattr(datasets.load.dataset_module_factory, "_ruleworld"))
-"""
-    assert run_python(code, RULEWORLD_NO_HOOK=value).strip() == str(wrapped)
+def test_opt_out(run_python: Run) -> None:
+    code = "import ruleworld_data, datasets.load; print(hasattr(datasets.load.dataset_module_factory, '_ruleworld'))"
+    assert run_python(code, RULEWORLD_NO_HOOK="1").strip() == "False"
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("__init__.py", "syntax error"),
-        ("register.py", "def patch(module): raise KeyError('broken on purpose')"),
-    ],
-)
-def test_broken_package_breaks_nothing_else(run_python: Run, tmp_path: Path, name: str, text: str) -> None:
+def test_broken_package_breaks_nothing_else(run_python: Run, tmp_path: Path) -> None:
     broken = tmp_path / "path" / "ruleworld_data"
     broken.mkdir(parents=True)
-    (broken / "__init__.py").touch()
-    (broken / name).write_text(text)
+    (broken / "__init__.py").write_text("syntax error")
     printed = run_python(
         f"""
 sys.path.insert(0, {str(broken.parent)!r})
@@ -124,20 +111,6 @@ print(datasets.load.renamed + evaluate.loading.renamed)
     assert "has no function dataset_module_factory; this release is not supported" in printed
     assert "has no function evaluation_module_factory" in printed
     assert "2" in printed.splitlines()
-
-
-def test_missing_libraries_stay_missing(run_python: Run) -> None:
-    printed = run_python(
-        """
-sys.path[:] = [folder for folder in sys.path if "site-packages" not in folder]
-sys.meta_path[:] = [finder for finder in sys.meta_path if getattr(finder, "__module__", "")[:10] != "__editable"]
-try:
-    import datasets
-except ModuleNotFoundError as error:
-    print(error)
-"""
-    )
-    assert printed.strip() == "No module named 'datasets'"
 
 
 def test_what_means_something_else_goes_to_the_library(

@@ -111,7 +111,7 @@ def test_every_way_to_answer(model, build, rows, tmp_path):
     out = tmp_path / "deep" / "reworded.parquet"
     result = run(build, out, progress=lambda done, total: seen.append((done, total)))
     assert result == MergeResult(reworded=13, kept=7, refused=5, failed=2)
-    assert seen == [(done, 20) for done in range(21)]
+    assert seen == [(done, 20) for done in range(1, 21)]
     table = pq.read_table(out)
     assert table.schema.equals(QUESTION_SCHEMA)
     for i, (old, new) in enumerate(zip(rows, table.to_pylist(), strict=True)):
@@ -170,7 +170,7 @@ def test_an_endpoint_that_cannot_work_or_stops_ends_the_run(model, build, tmp_pa
         model.asked.clear()
         model.play = lambda parts, status=status: status
         with pytest.raises(
-            ValueError, match=rf"does not answer \(HTTP {status} .*so said.*check .*--endpoint"
+            ValueError, match=rf"does not answer: 1 of 1 .*HTTP {status} .*so said.*Check .*--endpoint"
         ):
             run(build, out)
         assert model.asked.total() == 1
@@ -178,17 +178,17 @@ def test_an_endpoint_that_cannot_work_or_stops_ends_the_run(model, build, tmp_pa
     model.play = lambda parts: good(parts) if model.asked.total() <= 3 else 503
     monkeypatch.setattr(reword, "FAILURES_IN_A_ROW", 4)
     monkeypatch.setattr(reword, "THREADS", 1)
-    stopped = r"stopped answering: 4 questions in a row .*HTTP 503.*the same command again"
+    stopped = r"does not answer: 4 of \d .*HTTP 503.*the same command again"
     with pytest.raises(ValueError, match=stopped):
         run(build, out)
-    assert model.asked.total() < 12 and kept(out) == 3
+    assert kept(out) == 3
     model.play = lambda parts: 500
-    with pytest.raises(ValueError, match=r"answered none of 2 questions.*HTTP 500"):
+    with pytest.raises(ValueError, match=r"2 of 2 questions failed.*HTTP 500"):
         run(build, tmp_path / "other.parquet", 2)
     assert not list(tmp_path.glob("*.parquet"))
     monkeypatch.undo()
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
-    with pytest.raises(ValueError, match=r"does not answer \(cannot connect: .*refused"):
+    with pytest.raises(ValueError, match=r"does not answer: .*cannot connect: .*refused"):
         run(build, out)  # nobody listens there
 
 
@@ -198,10 +198,8 @@ def test_an_endpoint_that_cannot_work_or_stops_ends_the_run(model, build, tmp_pa
         ({"subtask": "multi_hop_3"}, r"nothing to merge; type one of: --subtask multi_rule_2,"),
         ({"split": "tset"}, r"unknown split 'tset'; did you mean 'test'"),
         ({"split": "train"}, r"holds no train questions of multi_rule_3"),
-        ({"limit": 0}, r"limit .*got 0"),
         ({"model": " "}, r"the model has no name; type .*--model"),
         ({"endpoint": "localhost:8000"}, r"'localhost:8000' is no web address; type .*--endpoint http"),
-        ({"endpoint": "http://host:99999999/v1"}, r"no web address"),
         ({"endpoint": "http://host/v1/chat/completions"}, r"type: --endpoint http://host/v1$"),
         ({"endpoint": "http://me:secret@host/v1"}, r"RULEWORLD_API_KEY"),
         ({"out": "out.txt"}, r"must be a parquet file, got .*out\.txt; type e\.g\. --out"),

@@ -163,7 +163,7 @@ def _views(config: EnvConfig, instances: Sequence[Instance]) -> list[View]:
             if kind == "count" and "Has(" in facts:
                 stated = int(facts.partition("Has(")[2].partition(")")[0].rpartition(" ")[2])
                 changes[int(answer) - stated] += 1
-    frequent = {kind: [answer for answer, _ in seen.most_common(40)] for kind, seen in answers.items()}
+    frequent = {kind: seen.most_common(1)[0][0] for kind, seen in answers.items()}
     change = changes.most_common(1)[0][0] if changes else 1
     views = []
     for i, one in enumerate(instances):

@@ -7,7 +7,7 @@ if nothing had stopped.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from ..spec import Dials, check_count, check_name
@@ -24,16 +24,7 @@ LADDERS: dict[str, tuple[Any, ...]] = {
     "form": ("nl", "fol"),
 }
 """Dials that a curriculum turns, from easy to hard; ``parts`` adds parallel questions of so many parts."""
-
-
-@dataclass
-class _State:
-    levels: list[int]  # step on each dial's ladder
-    turn: int = 0  # which dial is turned next
-    history: list[int] = field(default_factory=list)  # dials in the order in which they were turned up
-    served: int = 0  # the next instance's index
-    tried: int = 0  # rewards since the last turn
-    solved: int = 0  # their sum in millionths
+_STATE = ("history", "turn", "served", "tried", "solved")
 
 
 class AdaptiveCurriculum:
@@ -71,17 +62,18 @@ class AdaptiveCurriculum:
         if not 0 <= low < high <= 1:
             raise ValueError(f"band must be two rewards with 0 <= low < high <= 1, got {band!r}")
         self.band, self.window = (low, high), check_count("window", window, least=1)
-        self.state = _State([0] * len(self.ladders))
+        self.history: list[str] = []  # dials in the order in which they were turned up
+        self.turn = 0  # which dial is turned up next
+        self.served = 0  # the next instance's index
+        self.tried = self.solved = 0  # rewards since the last decision, and their sum in millionths
 
     @property
     def config(self) -> EnvConfig:
         """The configuration now: hops and parts choose sub-tasks, other dials are themselves."""
-        return self._config(self.state.levels)
+        return self._config(self.history)
 
-    def _config(self, levels: Sequence[int]) -> EnvConfig:
-        options = {
-            name: values[level] for (name, values), level in zip(self.ladders.items(), levels, strict=True)
-        }
+    def _config(self, history: Sequence[str]) -> EnvConfig:
+        options = {name: values[history.count(name)] for name, values in self.ladders.items()}
         hops, parts, crowd = (options.pop(name, None) for name in ("hops", "parts", "crowd"))
         subtasks: tuple[str, ...] = ()
         if hops is not None:
@@ -96,8 +88,8 @@ class AdaptiveCurriculum:
 
     def next(self) -> Instance:
         """Return the next instance, of the configuration now; no index is given twice."""
-        self.state.served += 1
-        return instance(self.config, self.state.served - 1)
+        self.served += 1
+        return instance(self.config, self.served - 1)
 
     def update(self, rewards: Sequence[float]) -> bool:
         """Take rewards in; at the end of a window a dial may turn.
@@ -110,51 +102,41 @@ class AdaptiveCurriculum:
         for reward in rewards:
             if not 0 <= reward <= 1:
                 raise ValueError(f"rewards must be from 0 to 1, got {reward!r}")
-        state = self.state
-        state.tried += len(rewards)
-        state.solved += sum(round(reward * 1_000_000) for reward in rewards)
-        if state.tried < self.window:
+        self.tried += len(rewards)
+        self.solved += sum(round(reward * 1_000_000) for reward in rewards)
+        if self.tried < self.window:
             return False
-        mean, state.tried, state.solved = state.solved / state.tried / 1_000_000, 0, 0
+        mean, self.tried, self.solved = self.solved / self.tried / 1_000_000, 0, 0
         if mean > self.band[1]:
             return self._harder()
-        return self._easier() if mean < self.band[0] else False
+        if mean >= self.band[0] or not self.history:
+            return False
+        self.turn = (list(self.ladders).index(self.history.pop()) + 1) % len(self.ladders)
+        return True
 
     def _harder(self) -> bool:
         """Turn the next dial up that can be, in turns; one that no world satisfies is passed over."""
-        state, ladders = self.state, list(self.ladders.values())
-        for dial in ((state.turn + i) % len(ladders) for i in range(len(ladders))):
-            levels = [level + (place == dial) for place, level in enumerate(state.levels)]
-            if levels[dial] == len(ladders[dial]):
-                continue
+        names = list(self.ladders)
+        for place in ((self.turn + i) % len(names) for i in range(len(names))):
+            history = [*self.history, names[place]]
             try:
-                self._config(levels)
-            except ValueError:
+                self._config(history)
+            except (IndexError, ValueError):  # the end of its ladder, or of what a world holds
                 continue
-            state.levels, state.turn = levels, (dial + 1) % len(ladders)
-            state.history.append(dial)
+            self.history, self.turn = history, (place + 1) % len(names)
             return True
         return False
 
-    def _easier(self) -> bool:
-        """Turn the dial back that was turned up last."""
-        state = self.state
-        if not state.history:
-            return False
-        dial = state.history.pop()
-        state.levels[dial] -= 1
-        state.turn = (dial + 1) % len(state.levels)
-        return True
-
     def to_dict(self) -> dict[str, Any]:
         """Return all that `from_dict` needs to go on, as JSON holds it."""
-        return {
+        ladders = {name: list(values) for name, values in self.ladders.items()}
+        made = {
             "base": self.base.to_dict(),
-            "ladders": {name: list(values) for name, values in self.ladders.items()},
+            "ladders": ladders,
             "band": list(self.band),
             "window": self.window,
-            "state": asdict(self.state),
         }
+        return made | {"state": {name: getattr(self, name) for name in _STATE}}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> AdaptiveCurriculum:
@@ -162,11 +144,10 @@ class AdaptiveCurriculum:
         try:
             base, band = EnvConfig.from_dict(values["base"]), tuple(values["band"])
             curriculum = cls(base, values["ladders"], band, values["window"])
-            state = values["state"]
-            curriculum.state = _State(**state | {k: list(state[k]) for k in ("levels", "history")})
-            steps = zip(curriculum.state.levels, curriculum.ladders.values(), strict=True)
-            if not all(0 <= level < len(ladder) for level, ladder in steps):
-                raise ValueError(f"the state is of other ladders: levels {state['levels']}")
-        except (KeyError, TypeError, AttributeError) as error:
+            for name in _STATE:
+                setattr(curriculum, name, values["state"][name])
+            curriculum.history = [check_name("dial", name, curriculum.ladders) for name in curriculum.history]
+            _ = curriculum.config
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"not the state of a curriculum ({error}); give what to_dict returned") from None
         return curriculum

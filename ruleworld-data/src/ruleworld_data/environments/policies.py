@@ -27,7 +27,7 @@ class View(NamedTuple):
     types : sequence of str
         Of each answer: count, environment, state, creature.
     frequent : dict
-        Type -> its answers in other instances, the most frequent first.
+        Type -> its most frequent answer in other instances.
     change : int
         The most frequent difference between an answer and a count that the question states.
     """
@@ -35,17 +35,16 @@ class View(NamedTuple):
     question: str
     rules: Sequence[str]
     types: Sequence[str]
-    frequent: dict[str, list[str]]
+    frequent: dict[str, str]
     change: int
 
 
-def frequent_answers(view: View, rank: int = 0) -> list[str]:
-    """Guess a frequent answer of each type; where few are known, ranks begin again."""
-    known = [view.frequent.get(kind) or ["12"] for kind in view.types]
-    return [answers[rank % len(answers)] for answers in known]
+def frequent_answers(view: View) -> list[str]:
+    """Guess the most frequent answer of each type."""
+    return [view.frequent.get(kind, "12") for kind in view.types]
 
 
-def count_and_change(view: View, rank: int = 0) -> list[str]:
+def count_and_change(view: View) -> list[str]:
     """Answer by two look-ups and no chain: who has how many, and a rule that changes the same thing."""
     counts = [match for rule in view.rules if (match := _COUNT.fullmatch(rule))]
     changes = [match for rule in view.rules if (match := _CHANGE.fullmatch(rule))]
@@ -58,7 +57,6 @@ def count_and_change(view: View, rank: int = 0) -> list[str]:
         same = [m for m in changes if m[3].split()[0] == thing.split()[0] and m[3][:-2] in thing]
         change = view.change
         if same:
-            rule = same[rank % len(same)]
-            change = int(rule[2]) * (-1 if rule[1] in ("lose", "drop") else 1)
+            change = int(same[0][2]) * (-1 if same[0][1] in ("lose", "drop") else 1)
         answers[place] = str(start + change)
     return answers

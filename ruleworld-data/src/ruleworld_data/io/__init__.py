@@ -1,4 +1,4 @@
-"""In and out: parquet builds, the `datasets` loader and its hook, exports, the Hub, chat endpoints, files, progress."""
+"""In and out: parquet builds, the `datasets` loader and its hook, exports, chat endpoints, files, progress."""
 
 from typing import TYPE_CHECKING
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from .files import whole_file as whole_file
     from .files import whole_folder as whole_folder
     from .files import write_whole as write_whole
-    from .hub import Pushed as Pushed
-    from .hub import push_dataset as push_dataset
-    from .hub import push_metric as push_metric
     from .progress import Progress as Progress
     from .schema import QUESTION_SCHEMA as QUESTION_SCHEMA
     from .schema import RULE_SCHEMA as RULE_SCHEMA
@@ -44,7 +41,6 @@ __getattr__, __dir__, __all__ = attach(
     chat="ChatClient NoAnswerError Reply",
     endpoint="check_endpoint trust_endpoint",
     files="file_digest part_of whole_file whole_folder write_whole",
-    hub="Pushed push_dataset push_metric",
     progress="Progress",
     schema="QUESTION_SCHEMA RULE_SCHEMA rule_schema",
     shards="parse_shard plan read_shard",

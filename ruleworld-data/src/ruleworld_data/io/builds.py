@@ -1,10 +1,9 @@
 """A build: the benchmark in a folder of shards; resumable, and the same bytes for any number of workers and machines.
 
-The folder, of this machine or at a URL of fsspec, holds one sub-folder per configuration and, once complete,
-``build.json``. The work is a list of shards in an order that depends on the input alone; each is written whole or not
-at all and says what it is of. So a build that was killed goes on where it stopped, and machines that share the folder
-build it together: ``part`` makes every n-th shard from the i-th on and leaves those that are there, ``merge`` makes
-none, says what is missing, and finishes the whole.
+The folder holds one sub-folder per configuration and, once complete, ``build.json``. The work is a list of shards in an
+order that depends on the input alone; each is written whole or not at all and says what it is of. So a build that was
+killed goes on where it stopped, and machines that share the folder build it together: ``part`` makes every n-th shard
+from the i-th on and leaves those that are there, ``merge`` makes none, says what is missing, and finishes the whole.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import suppress
 from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,16 +19,14 @@ from typing import Any
 
 from ..spec import PAPER_POINT, VERSION, Dials, WorldSpec, check_count, data_version
 from .cluster import run_on_ray
-from .files import PART, file_digest, whole_file
-from .shards import Shard, plan
+from .files import PART, file_digest, whole_file, write_whole
+from .shards import Shard, plan, read_shard
 from .workers import start_worker
 
 FORMAT = 1
 MANIFEST = "build.json"
 STARTED = ".build-started.json"
-_AGAIN = (
-    "run ruleworld build on the folder again (it makes only what is damaged), or ruleworld verify to see more"
-)
+_AGAIN = "run ruleworld build on the folder again: it makes only what is damaged"
 
 
 Report = Callable[[int, int, str], None]
@@ -55,7 +51,7 @@ def build(
     Parameters
     ----------
     out : path or str
-        An empty, new or unfinished folder, or a URL of fsspec. Nodes of a cluster share it.
+        An empty, new or unfinished folder. Nodes of a cluster share it.
     scale, seed, version, dials
         What to build.
     jobs : int
@@ -79,7 +75,7 @@ def build(
     Raises
     ------
     ImportError
-        For a cluster without Ray, or a URL without its file system.
+        For a cluster without Ray.
     ValueError
         For a bad argument, a folder that holds something else, or shards that are missing where nothing is made.
     """
@@ -89,8 +85,8 @@ def build(
     if ray:
         _build_on_ray(ray, out, spec, len(shards), progress)
         merge = True
-    place, head = _Place(out), _head(spec)
-    manifest = _check_is_ours(place, head)
+    folder, head = Path(out), _head(spec)
+    manifest = _check_is_ours(folder, head)
     if part is not None:
         shards = shards[part[0] - 1 :: part[1]]
     entries: dict[str, dict[str, Any]] = {}
@@ -103,7 +99,8 @@ def build(
     # A finished build tells the digests, so that a shard that was damaged is made again.
     known = {str(e.get("path")): e.get("sha256") for e in manifest.get("shards", ()) if isinstance(e, dict)}
     for shard in shards:
-        body = place.read(shard.path)
+        path = folder / shard.path
+        body = path.read_bytes() if path.is_file() else b""
         if body and shard.matches(body) and known.get(shard.path) in (None, sha256(body).hexdigest()):
             add(shard, body, "kept")
     missing = [shard for shard in shards if shard.path not in entries]
@@ -114,64 +111,19 @@ def build(
             "command and --shard i/n, or with neither --shard nor --merge"
         )
     if not manifest:
-        with suppress(FileExistsError):
-            place.write(STARTED, _dump(head), new=True)
-        _check_is_ours(place, head)  # another build may have begun at the same time
+        folder.mkdir(parents=True, exist_ok=True)
+        with whole_file(folder / STARTED) as file:  # of writers that begin at once the first one stays
+            file.write_bytes((folder / STARTED).read_bytes() if (folder / STARTED).exists() else _dump(head))
+        _check_is_ours(folder, head)
     for shard, body in _make_all(missing, jobs):
-        place.write(shard.path, body)
+        (folder / shard.path).parent.mkdir(exist_ok=True)
+        write_whole(folder / shard.path, body)
         add(shard, body, "wrote")
     manifest = head | {"shards": [entries[shard.path] for shard in shards]}
     if part is None:
-        place.write(MANIFEST, _dump(manifest))
-        place.remove(STARTED)
+        write_whole(folder / MANIFEST, _dump(manifest))
+        (folder / STARTED).unlink(missing_ok=True)
     return manifest
-
-
-class _Place:
-    """A folder of this machine or a URL of fsspec; a file appears in it whole or not at all."""
-
-    def __init__(self, out: str | Path) -> None:
-        from fsspec.core import url_to_fs
-        from fsspec.implementations.local import LocalFileSystem
-
-        self.out, self.system, self.root = out, LocalFileSystem(), str(Path(out).absolute())
-        if "://" in str(out):
-            self.system, self.root = url_to_fs(str(out))
-        self.is_local = isinstance(self.system, LocalFileSystem)
-
-    def path(self, name: str) -> str:
-        return f"{self.root.rstrip('/')}/{name}"
-
-    def names(self) -> list[str]:
-        """Return what is in the folder, but for what killed writers left."""
-        if not self.system.exists(self.root):
-            return []
-        names = [path.rstrip("/").rpartition("/")[2] for path in self.system.ls(self.root, detail=False)]
-        return [name for name in names if not (name.startswith(".") and name.endswith(PART))]
-
-    def read(self, name: str) -> bytes | None:
-        return self.system.cat_file(self.path(name)) if self.system.isfile(self.path(name)) else None
-
-    def write(self, name: str, body: bytes, *, new: bool = False) -> None:
-        path = self.path(name)
-        try:
-            self.system.makedirs(path.rpartition("/")[0], exist_ok=True)
-            if self.is_local:
-                with whole_file(Path(path)) as part:  # writers of one path take turns in here
-                    if new and Path(path).exists():
-                        raise FileExistsError(path)
-                    part.write_bytes(body)
-            else:  # fsspec has no "create unless there": a caller that minds looks again
-                with self.system.transaction, self.system.open(path, "wb") as file:
-                    file.write(body)
-        except NotImplementedError:  # of a web server, an archive
-            raise ValueError(
-                f"nothing can be written to {self.out}; give a folder, or a URL such as s3://bucket/data"
-            ) from None
-
-    def remove(self, name: str) -> None:
-        if self.system.exists(self.path(name)):
-            self.system.rm(self.path(name))
 
 
 def _head(spec: WorldSpec) -> dict[str, Any]:
@@ -186,28 +138,24 @@ def _head(spec: WorldSpec) -> dict[str, Any]:
     return head | {"dials": turned} if turned else head
 
 
-def _check_is_ours(place: _Place, head: dict[str, Any]) -> dict[str, Any]:
+def _check_is_ours(folder: Path, head: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest of a finished build, and nothing of an unfinished one, a new or an empty folder."""
-    if place.system.isfile(place.root):
-        raise ValueError(f"--out {place.out} is a file; name a new or empty folder")
+    if folder.is_file() or "".join(folder.parts[:1]).endswith(":"):  # as s3://bucket
+        raise ValueError(f"--out {folder} is a file or a URL; name a new or empty folder")
     # Listed first: another machine may begin the same build meanwhile, and what it writes first says so.
-    names = place.names()
-    for name in (MANIFEST, STARTED):
-        if (body := place.read(name)) is not None:
-            held = _parse(body, place.path(name))
+    names = [path.name for path in folder.iterdir()] if folder.exists() else []
+    for path in (folder / MANIFEST, folder / STARTED):
+        if path.is_file():
+            held = _parse(path.read_bytes(), path)
             keys = [*head, *({"dials"} - head.keys())]
             differs = [
                 f"{k} {held.get(k)!r} (wanted {head.get(k)!r})" for k in keys if held.get(k) != head.get(k)
             ]
             if differs:
-                raise ValueError(
-                    f"{place.out} holds another build: {', '.join(differs)}; choose another folder"
-                )
-            if name == MANIFEST:
-                return _check_manifest(held, place.path(name))
-            return {}
-    if names:
-        raise ValueError(f"{place.out} is not empty and holds no build; choose a new or empty folder")
+                raise ValueError(f"{folder} holds another build: {', '.join(differs)}; choose another folder")
+            return _check_manifest(held, path) if path.name == MANIFEST else {}
+    if not all(name.startswith(".") and name.endswith(PART) for name in names):  # of a writer, maybe killed
+        raise ValueError(f"{folder} is not empty and holds no build; choose a new or empty folder")
     return {}
 
 
@@ -235,7 +183,7 @@ def _start_maker() -> None:
 
 
 def _build_on_ray(address: str, out: str | Path, spec: WorldSpec, count: int, progress: Report) -> None:
-    place = out if "://" in str(out) else Path(out).absolute()  # tasks run in folders of their own
+    place = Path(out).absolute()  # tasks run in folders of their own
     scale, seed, world = spec.scale, spec.seed, {"version": spec.version, "dials": spec.dials}
 
     def work(number: int, total: int) -> None:
@@ -338,3 +286,12 @@ def read_build(folder: str | Path) -> dict[str, Any]:
         if file_digest(path) != entry.get("sha256"):
             raise ValueError(f"shard {path} was changed since it was built; {_AGAIN}")
     return manifest
+
+
+def read_rows(folder: Path, config: str, split: str, columns: list[str], most: int) -> list[dict[str, Any]]:
+    """Return some columns of the first rows of a split of a build; `ValueError` if a shard cannot be read."""
+    rows: list[dict[str, Any]] = []
+    for shard in read_manifest(folder)["shards"]:
+        if (shard["config"], shard["split"]) == (config, split) and len(rows) < most:
+            rows += read_shard(folder / shard["path"], columns).slice(0, most - len(rows)).to_pylist()
+    return rows

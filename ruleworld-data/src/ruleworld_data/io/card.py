@@ -16,7 +16,7 @@ from ..questions import training_text
 from ..scoring.memory import memory
 from ..scoring.shortcuts import shortcuts
 from ..show import rows_with_rules
-from ..spec import CHAINS, RULE_SPLITS, UNKNOWN, WorldSpec, splits_of
+from ..spec import RULE_SPLITS, UNKNOWN, WorldSpec, splits_of
 from .builds import build_command, read_build, world_spec
 from .files import whole_folder
 from .schema import QUESTION_SCHEMA, rule_schema
@@ -24,7 +24,7 @@ from .shards import read_shard
 from .stats import BuildStats, build_stats
 
 
-def export(folder: str | Path, out: str | Path) -> list[str]:
+def export(folder: str | Path, out: str | Path, repo: str = "OWNER/NAME") -> list[str]:
     """Write a build as a folder that ``load_dataset(out, "multi_hop_3")`` opens and that can be pushed to a hub.
 
     Parameters
@@ -33,6 +33,8 @@ def export(folder: str | Path, out: str | Path) -> list[str]:
         A finished build.
     out : path
         A new or empty folder.
+    repo : str
+        What the card calls the repository.
 
     Returns
     -------
@@ -54,7 +56,7 @@ def export(folder: str | Path, out: str | Path) -> list[str]:
             (work / shard["path"]).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / shard["path"], work / shard["path"])
         front = _front_matter(folder, manifest, stats)
-        body = card_text(folder, manifest, stats)
+        body = card_text(folder, manifest, stats).replace("OWNER/NAME", repo)
         (work / "README.md").write_text(f"---\n{front}---\n\n{body}", encoding="utf-8")
         (work / "eval.yaml").write_text(_benchmark(stats), encoding="utf-8")
     return sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
@@ -104,20 +106,8 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
     """Return the body of the card."""
     spec = replace(world_spec(manifest), split="test")
     row = rows_with_rules("multi_hop_3", spec, 0, 1)[0]
-    subtasks, question_splits = list(stats.answer_types), splits_of(spec.version)
-    rules = [[kind, *(stats.rules[s][kind] for s in RULE_SPLITS)] for kind in stats.rules["train"]]
-    questions = [[subtask, *(stats.rows[subtask][s] for s in question_splits)] for subtask in subtasks]
-    chains = [
-        [subtask, split, *numbers.values()]
-        for subtask, splits in stats.diversity.items()
-        for split, numbers in splits.items()
-    ]
-    skeletons = [
-        [f"`{name}`", *(stats.skeletons[subtask][s].get(name, 0) for s in question_splits)]
-        for subtask in subtasks
-        if subtask.startswith(CHAINS)
-        for name in stats.skeletons[subtask]["train"]
-    ]
+    subtasks = list(stats.answer_types)
+    tables = {name: _table(*rows) for name, rows in stats.tables().items()}
     guesses = [
         [name, f"{scores['all']:.3f}", f"{max(scores.values()):.3f}"]
         for name, scores in shortcuts(folder).items()
@@ -147,15 +137,10 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         example_question=row["question"],
         example_rules="\n".join(f"- `{rule['fol']}` {rule['nl']}" for rule in row["rules"]),
         example_proof=f"```text\n{training_text(row)}\n```",
-        rule_table=_table(["type", *RULE_SPLITS], rules),
-        question_table=_table(["sub-task", *question_splits], questions),
-        diversity_table=_table(
-            ["sub-task", "split", "chains", "most frequent", "first rules", "answers"], chains
-        ),
-        skeleton_table=_table(["skeleton", *question_splits], skeletons),
-        shortcut_table=_table(["shortcut", "mean over sub-tasks", "highest sub-task"], guesses),
-        unseen=unseen if "unseen" in question_splits else "",
-        memory_table=_table(["sub-task", *columns], remembered),
+        **{f"{name}_table": text for name, text in tables.items()},
+        shortcut_table=_table(["shortcut", "mean over sub-tasks", "highest sub-task"], *guesses),
+        unseen=unseen if "unseen" in splits_of(spec.version) else "",
+        memory_table=_table(["sub-task", *columns], *remembered),
     )
 
 
@@ -184,7 +169,7 @@ def _benchmark(stats: BuildStats) -> str:
     return yaml.safe_dump({"name": "RuleWorld", "description": description, "tasks": tasks}, sort_keys=False)
 
 
-def _table(head: list[str], rows: Sequence[Sequence[object]]) -> str:
+def _table(head: Sequence[str], *rows: Sequence[object]) -> str:
     cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *cells]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..spec import CHAINS, EXTRA_TYPES, RULE_TYPES, subtasks_of
+from ..spec import CHAINS, EXTRA_TYPES, RULE_SPLITS, RULE_TYPES, data_version, splits_of, subtasks_of
 from ..world.forms import load_forms
 from .builds import read_build, world_spec
 from .shards import read_shard
@@ -59,6 +59,49 @@ class BuildStats:
     mean_characters: dict[str, float]
     shared_words: dict[str, float]
     bytes: int
+
+    def tables(self) -> dict[str, list[list[Any]]]:
+        """Return rules by type, questions by sub-task, skeletons, and chains (see ``diversity``); heads come first."""
+        splits, kinds = splits_of(data_version(self.generator_version)), dict.fromkeys(_ANSWERS, 0)
+        rules = [[kind, *(self.rules[split][kind] for split in RULE_SPLITS)] for kind in self.rules["train"]]
+        questions = [
+            [
+                subtask,
+                *(self.rows[subtask][split] for split in splits),
+                f"{self.mean_characters[subtask]:.0f}",
+                *(f"{n / sum(types.values()):.1%}" for n in (kinds | types).values()),
+                f"{self.shared_words[subtask]:.1%}",
+            ]
+            for subtask, types in self.answer_types.items()
+        ]
+        skeletons = [
+            [subtask, name, *(counts.get(split, {}).get(name, 0) for split in splits)]
+            for subtask, counts in self.skeletons.items()
+            for name in sorted({name for own in counts.values() for name in own})
+        ]
+        chains = [
+            [subtask, split, self.rows[subtask][split], *counts.values()]
+            for subtask, own in self.diversity.items()
+            for split, counts in own.items()
+        ]
+        sums = [sum(row[i] for row in questions) for i in range(1, 1 + len(splits))]
+        rules.append(["all", *(sum(row[i] for row in rules) for i in (1, 2))])
+        questions.append(["all", *sums, *[""] * (len(kinds) + 2)])
+        return {
+            "rules": [["rules", *RULE_SPLITS], *rules],
+            "questions": [
+                ["questions", *splits, "characters", *_ANSWERS.values(), "shared words"],
+                *questions,
+            ],
+            "skeletons": [["sub-task", "skeleton", *splits], *skeletons],
+            "chains": [
+                ["sub-task", "split", "questions", "chains", "most frequent", "first rules", "answers"],
+                *chains,
+            ],
+        }
+
+
+_ANSWERS = {"count": "counts", "environment": "environments", "state": "states", "creature": "creatures"}
 
 
 def build_stats(folder: str | Path) -> BuildStats:
@@ -122,8 +165,6 @@ def _shared_words(folder: Path, shards: list[dict[str, Any]]) -> dict[str, float
         for shard in shards
         if shard["split"] == "test"
     }
-    if not tables:
-        return {}
     gold = pa.concat_arrays(
         [pc.list_flatten(table["gold_rule_ids"]).combine_chunks() for table in tables.values()]
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -94,81 +94,55 @@ def merge_split(
         raise ValueError(f"out {out} is among the shards of the build; choose a file outside {folder}")
     out.parent.mkdir(parents=True, exist_ok=True)
     tables = [decode(read_shard(folder / shard["path"]), QUESTION_SCHEMA) for shard in shards]
-    table = pa.concat_tables(tables).slice(0, limit)
+    rows, counts = pa.concat_tables(tables).slice(0, limit).to_pylist(), Counter[str]()
     with ChatClient(endpoint, model, Path(f"{out}.replies")) as client:
-        reason = _ask_all(client, table["question"].to_pylist(), progress)
-        table, counts = _reworded(table, client)
-    if counts["failed"] == len(table):
-        raise ValueError(
-            f"{endpoint} answered none of {len(table)} questions, the last one with: {reason}; check the base URL "
-            "(--endpoint http://localhost:8000/v1) and --model, then type the command again"
-        )
+        wordings = _ask_all(client, [row["question"] for row in rows])
+        for done, (row, wording) in enumerate(zip(rows, wordings, strict=True), start=1):
+            if wording is None:
+                counts["failed"] += 1
+            elif wording != row["question"] and why_refused(row["question"], wording):
+                counts["refused"] += 1
+            elif wording != row["question"]:
+                counts["reworded"] += 1
+                row |= {"question": wording, "template_id": f"llm:{model}"}
+            progress(done, len(rows))
     with whole_file(out) as part:
-        pq.write_table(table, part, compression="zstd")
+        pq.write_table(pa.Table.from_pylist(rows, QUESTION_SCHEMA), part, compression="zstd")
     reworded = counts["reworded"]
-    return MergeResult(reworded, len(table) - reworded, counts["refused"], counts["failed"])
+    return MergeResult(reworded, len(rows) - reworded, counts["refused"], counts["failed"])
 
 
-def _ask_all(client: ChatClient, questions: list[str], progress: Callable[[int, int], None]) -> str:
-    """Ask for every wording that is not on disk; return why the last question without an answer has none."""
-    waiting = [question for question in dict.fromkeys(questions) if client.stored(_request(question)) is None]
-    done = already = len(questions) - len(waiting)
-    progress(done, len(questions))
+def _ask_all(client: ChatClient, questions: list[str]) -> Iterator[str | None]:
+    """Yield a wording of each question, None where there is no answer; `ValueError` once there are none any more."""
 
-    def ask(question: str) -> NoAnswerError | None:
+    def ask(question: str) -> str | NoAnswerError:
+        parts = "\n".join(f"- {part}" for part in sub_questions(question))
+        messages = [{"role": "user", "content": prompt.replace("{questions}", parts)}]
         try:
-            client.complete(_request(question))
+            reply = client.complete({"messages": messages, "temperature": 0})
         except NoAnswerError as failure:
             return failure
-        return None
+        return _THINKING.sub("", reply.text).strip()
 
-    def failures() -> Iterator[NoAnswerError | None]:
-        yield from map(ask, waiting[:1])  # the first goes alone, so that a wrong address is told at once
-        yield from pool.map(ask, waiting[1:])
+    def answers() -> Iterator[str | NoAnswerError]:
+        yield from map(ask, questions[:1])  # the first goes alone, so that a wrong address is told at once
+        yield from pool.map(ask, questions[1:])
 
-    in_a_row, reason = 0, ""
-    pool = ThreadPoolExecutor(THREADS)
+    prompt = resources.files(__package__).joinpath("prompt.txt").read_text(encoding="utf-8").strip()
+    pool, in_a_row = ThreadPoolExecutor(THREADS), 0
     try:
-        for failure in failures():
-            in_a_row, reason = (in_a_row + 1, str(failure)) if failure else (0, reason)
-            if failure and failure.hopeless and done == already:
+        for done, answer in enumerate(answers(), start=1):
+            failed = isinstance(answer, NoAnswerError)
+            in_a_row = in_a_row + 1 if failed else 0
+            if in_a_row and (
+                getattr(answer, "hopeless", False) or in_a_row in (FAILURES_IN_A_ROW, len(questions))
+            ):
                 raise ValueError(
-                    f"{client.url} with model {client.model!r} does not answer ({failure}); check that the server "
-                    "runs, the base URL (--endpoint http://localhost:8000/v1), --model and RULEWORLD_API_KEY"
+                    f"{client.url} with model {client.model!r} does not answer: {in_a_row} of {done} questions failed "
+                    f"at the end, the last one with: {answer}. Check that the server runs, the base URL (--endpoint "
+                    "http://localhost:8000/v1), --model and RULEWORLD_API_KEY; answers so far are kept, so type the "
+                    "same command again to go on"
                 )
-            if in_a_row >= FAILURES_IN_A_ROW:
-                raise ValueError(
-                    f"{client.url} stopped answering: {in_a_row} questions in a row failed, the last one with: "
-                    f"{reason}. Answers so far are kept; type the same command again to go on"
-                )
-            done += 1
-            progress(done, len(questions))
+            yield None if failed else str(answer)
     finally:
         pool.shutdown(cancel_futures=True)
-    return reason
-
-
-def _request(question: str) -> dict[str, Any]:
-    parts = "\n".join(f"- {part}" for part in sub_questions(question))
-    prompt = resources.files(__package__).joinpath("prompt.txt").read_text(encoding="utf-8").strip()
-    text = prompt.replace("{questions}", parts)
-    return {"messages": [{"role": "user", "content": text}], "temperature": 0}
-
-
-def _reworded(table: pa.Table, client: ChatClient) -> tuple[pa.Table, Counter[str]]:
-    """Put the accepted wordings into a table, and count what became of its rows."""
-    counts: Counter[str] = Counter()
-    rows = table.to_pylist()
-    for row in rows:
-        question, reply = row["question"], client.stored(_request(row["question"]))
-        wording = question if reply is None else _THINKING.sub("", reply.text).strip()
-        if reply is None:
-            counts["failed"] += 1
-        elif wording == question:
-            counts["same"] += 1
-        elif why_refused(question, wording) is not None:
-            counts["refused"] += 1
-        else:
-            counts["reworded"] += 1
-            row |= {"question": wording, "template_id": f"llm:{client.model}"}
-    return pa.Table.from_pylist(rows, QUESTION_SCHEMA), counts

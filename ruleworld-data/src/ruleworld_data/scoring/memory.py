@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..io.builds import read_manifest
-from ..io.shards import read_shard
-from ..spec import HEADLINE_SPLITS
+from ..io.builds import read_manifest, read_rows, world_spec
+from ..spec import HEADLINE_SPLITS, splits_of, subtasks_of
 from ..world import load_vocabulary, symbol
 from .answers import exact_match
+from .shortcuts import most_frequent
 
 _MOST = 25_000
 """Train questions of a sub-task that are learnt: all of scale paper."""
-_COLUMNS = ["facts", "queries", "answers", "answer_types"]
+_COLUMNS = ("facts", "queries", "answer_types", "answers")
 _STATED = re.compile(r"(Has\((?:\w+, )?\w+), (\d+)\)")
 _OTHER = re.compile(r"\w+\(y\) & ")
 _UNITS = re.compile(r"\(x, (\d+)\)")
@@ -68,18 +68,12 @@ def memory(build_dir: str | Path) -> dict[str, dict[str, dict[str, float]]]:
     FileNotFoundError, ValueError
         If the folder is no finished build, or a shard cannot be read.
     """
-    folder, shards = Path(build_dir), read_manifest(Path(build_dir))["shards"]
-    subtasks = list(dict.fromkeys(shard["config"] for shard in shards if shard["config"] != "rules"))
-
-    splits = [split for split in HEADLINE_SPLITS if any(shard["split"] == split for shard in shards)]
+    folder = Path(build_dir)
+    spec = world_spec(read_manifest(folder))
+    subtasks, splits = subtasks_of(spec.dials), [s for s in HEADLINE_SPLITS if s in splits_of(spec.version)]
 
     def questions(subtask: str, split: str) -> list[list[Clause]]:
-        paths = [s["path"] for s in shards if (s["config"], s["split"]) == (subtask, split)]
-        rows: list[dict[str, Any]] = []
-        for path in paths:
-            if len(rows) < _MOST:
-                rows += read_shard(folder / path, _COLUMNS).slice(0, _MOST - len(rows)).to_pylist()
-        return [_clauses(row) for row in rows]
+        return [_clauses(row) for row in read_rows(folder, subtask, split, [*_COLUMNS], _MOST)]
 
     train = [clause for name in subtasks for question in questions(name, "train") for clause in question]
     scores: dict[str, dict[str, dict[str, float]]] = {}
@@ -102,7 +96,7 @@ def memory(build_dir: str | Path) -> dict[str, dict[str, dict[str, float]]]:
 
 def _clauses(row: dict[str, Any]) -> list[Clause]:
     clauses = []
-    for facts, query, kind, answer in zip(*(row[name] for name in _CLAUSE), strict=True):
+    for facts, query, kind, answer in zip(*(row[name] for name in _COLUMNS), strict=True):
         facts = _SYNONYM.sub(lambda match: f"{_OPERATOR[match[1]]}_", _OTHER.sub("", facts))
         stated, units = _STATED.search(facts) if query.startswith("Has(") else None, None
         if stated:
@@ -115,14 +109,8 @@ def _clauses(row: dict[str, Any]) -> list[Clause]:
     return clauses
 
 
-_CLAUSE = ("facts", "queries", "answer_types", "answers")
 _OPERATOR = {symbol(v.base): name for name, verbs in load_vocabulary().change_verbs.items() for v in verbs}
 _SYNONYM = re.compile(rf"\b({'|'.join(_OPERATOR)})_(?=\w+\(x, \d)")
-
-
-def _best(counts: Counter[str]) -> str:
-    """Return the most frequent value, of equals the first by name."""
-    return min(counts, key=lambda value: (-counts[value], value))
 
 
 def _by_heart(train: Iterable[Clause]) -> Guess:
@@ -132,8 +120,8 @@ def _by_heart(train: Iterable[Clause]) -> Guess:
     for clause in train:
         seen[clause.symbols][clause.lesson] += 1
         prior[clause.type][clause.answer] += 1
-    lesson = {key: _best(counts) for key, counts in seen.items()}
-    likely = {kind: _best(counts) for kind, counts in prior.items()}
+    lesson = {key: most_frequent(counts) for key, counts in seen.items()}
+    likely = {kind: most_frequent(counts) for kind, counts in prior.items()}
 
     def guess(clause: Clause) -> str:
         if clause.symbols in lesson:

@@ -1,7 +1,7 @@
 """Shortcuts: what somebody scores on the test split who has seen the train split and no rule.
 
 Each is exact match, the mean over sub-tasks and by sub-task. In no sub-task, at no setting of the dials, may one score
-more than `SHORTCUT_BAR` but by chance (`bar`): whoever does has used rules. All of them know the answer's type and, of
+more than `SHORTCUT_BAR` but by chance (`bars`): whoever does has used rules. All of them know the answer's type and, of
 parallel questions, which clause asks for which answer. Each operation of a comparison is a type of its own, and the
 answer that is a creature counts as its place among those named: choosing blindly is right once in so many, so the bar
 is that much higher there.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..io.builds import read_manifest
-from ..io.shards import read_shard
-from ..spec import UNKNOWN
+from ..io.builds import read_manifest, read_rows, world_spec
+from ..spec import UNKNOWN, subtasks_of
 from ..text.fol import OPERATIONS
 from ..world import symbol
 from .answers import exact_match
@@ -67,10 +66,9 @@ def shortcuts(build_dir: str | Path) -> dict[str, dict[str, float]]:
         If the folder is no finished build, or a shard cannot be read.
     """
     folder = Path(build_dir)
-    shards = read_manifest(folder)["shards"]
     scores: dict[str, dict[str, float]] = {name: {} for name in SHORTCUTS}
-    for subtask in dict.fromkeys(shard["config"] for shard in shards if shard["config"] != "rules"):
-        train, test = (_rows(folder, shards, subtask, split) for split in ("train", "test"))
+    for subtask in subtasks_of(world_spec(read_manifest(folder)).dials):
+        train, test = (_rows(folder, subtask, split) for split in ("train", "test"))
         for name, guess in SHORTCUTS.items():
             guesses = zip(guess(train, test), test, strict=True)
             right = [exact_match(answers, row["answers"]) for answers, row in guesses]
@@ -80,17 +78,26 @@ def shortcuts(build_dir: str | Path) -> dict[str, dict[str, float]]:
     return {name: {"all": fmean(own.values()), **own} for name, own in scores.items()}
 
 
-def bar(questions: int, blind: float = 0.0) -> float:
-    """Return what a shortcut may score on so many questions: the bar, a blind choice's score, three standard errors."""
-    share = SHORTCUT_BAR + blind
-    return share + 3 * (share * (1 - share) / questions) ** 0.5
+def bars(build_dir: str | Path) -> dict[str, float]:
+    """Return what a shortcut may score in each sub-task: the bar, a blind choice's score, three standard errors.
+
+    Of a comparison's creatures one is the answer, of the questions that may have no answer a half is ``unknown``.
+    """
+    folder, limits = Path(build_dir), dict[str, float]()
+    for subtask in subtasks_of(world_spec(read_manifest(folder)).dials):
+        test = _rows(folder, subtask, "test")
+        share = SHORTCUT_BAR + fmean(
+            1 / row["queries"][0].count("Has(")
+            if row["answer_types"] == ["Most"]
+            else row["answers"] == [UNKNOWN]
+            for row in test
+        )
+        limits[subtask] = share + 3 * (share * (1 - share) / len(test)) ** 0.5
+    return limits
 
 
-def _rows(folder: Path, shards: Iterable[dict[str, Any]], subtask: str, split: str) -> Rows:
-    rows: list[dict[str, Any]] = []
-    for shard in shards:
-        if (shard["config"], shard["split"]) == (subtask, split) and len(rows) < _MOST:
-            rows += read_shard(folder / shard["path"], _COLUMNS).slice(0, _MOST - len(rows)).to_pylist()
+def _rows(folder: Path, subtask: str, split: str) -> Rows:
+    rows = read_rows(folder, subtask, split, _COLUMNS, _MOST)
     for row in rows:
         operation = row["queries"][0].partition("(")[0]
         if operation in OPERATIONS:
@@ -107,12 +114,12 @@ def _parts(row: dict[str, Any]) -> list[AnswerPart]:
     return list(map(AnswerPart, row["answer_types"], row["queries"], stated, units, row["answers"]))
 
 
-def _best(counts: Counter[Any]) -> Any:
+def most_frequent(counts: Counter[Any]) -> Any:
     """Return the most frequent value, of equals the first by name."""
     return min(counts, key=lambda value: (-counts[value], value))
 
 
-def _most_frequent(key: Callable[[AnswerPart], Hashable]) -> Callable[[Rows, Rows], Guesses]:
+def _frequent_by(key: Callable[[AnswerPart], Hashable]) -> Callable[[Rows, Rows], Guesses]:
     """Guess the most frequent answer of train for the same key, or else for the same type."""
 
     def guess(train: Rows, test: Rows) -> Guesses:
@@ -120,7 +127,7 @@ def _most_frequent(key: Callable[[AnswerPart], Hashable]) -> Callable[[Rows, Row
         for part in (part for row in train for part in _parts(row)):
             for name in {key(part), part.type}:
                 seen[name][part.answer] += 1
-        best = {name: _best(counts) for name, counts in seen.items()}
+        best = {name: most_frequent(counts) for name, counts in seen.items()}
         return [[best.get(key(part), best.get(part.type, "")) for part in _parts(row)] for row in test]
 
     return guess
@@ -132,8 +139,8 @@ def _stated_number(train: Rows, test: Rows) -> Guesses:
     for part in (part for row in train for part in _parts(row)):
         if part.stated is not None:
             changes[part.units][int(part.answer) - part.stated] += 1
-    change = {units: _best(counts) for units, counts in changes.items()}
-    prior = _most_frequent(lambda part: part.type)(train, test)
+    change = {units: most_frequent(counts) for units, counts in changes.items()}
+    prior = _frequent_by(lambda part: part.type)(train, test)
 
     def guess(part: AnswerPart, other: str) -> str:
         return other if part.stated is None else str(part.stated + change.get(part.units, 0))
@@ -209,8 +216,8 @@ def _unit(vectors: Floats) -> Floats:
 
 
 SHORTCUTS: dict[str, Callable[[Rows, Rows], Guesses]] = {
-    "answer prior": _most_frequent(lambda part: part.type),
-    "attribute and type": _most_frequent(lambda part: (part.type, part.query)),
+    "answer prior": _frequent_by(lambda part: part.type),
+    "attribute and type": _frequent_by(lambda part: (part.type, part.query)),
     "number in the question": _stated_number,
     "question only": _question_only,
     "nearest training question": _nearest_question,

@@ -1,4 +1,8 @@
-"""Read the English halves of rules: the clauses of `fol`, with articles, plurals, verb forms and prepositions."""
+"""Read the English halves of rules, in the usual words and in all others that the dial `words` brings.
+
+Written without the renderer: sentence shapes as regular expressions, and every name looked up in the tables of names. A
+half has one reading, since no two things share a name.
+"""
 
 from __future__ import annotations
 
@@ -6,124 +10,203 @@ import re
 from functools import cache
 
 from ..spec import OPERATORS
-from ..world.vocabulary import article, load_vocabulary
-from .fol import Fact, unreadable, whole_number
+from ..world import Verb, article, load_vocabulary
+from ..world.forms import FORMS, load_forms, names_of
+from .fol import Fact, unreadable
 
-_NAME = re.compile(r"[a-z]+(?: [a-z]+)*")
-COMPARED = {"has fewer than ": OPERATORS[0], "has more than ": OPERATORS[1]}
-"""How a threshold begins, and its operator."""
-_SMALL = frozenset({"a", "an", "the", "in", "on", "at", "and"})
+_A = r"(?:A|X|a creature|that creature|a being|the being)"
+_B = r"(?:B|Y|another creature|the other creature|some other being|that other being)"
+_FORMS = ("base", "third", "gerund", "participle")
+_WHO = rf"(?P<who>{_B}|{_A})"
+_MORE = r"(?P<more>more than|over|fewer than|under)"
+_THINGS = r"(?P<number>0|[1-9][0-9]{0,8}) (?P<things>.+)"
+
+_PREMISES = {
+    "entity": (
+        rf"{_A} (?:is|counts as|turns out to be) (?P<kind>.+)",
+        rf"(?P<kind>.+) is what {_A} is",
+    ),
+    "change": (
+        rf"(?:it comes about that )?{_A} (?P<third>.+?) {_THINGS}",
+        rf"{_A} happens to (?P<base>.+?) {_THINGS}",
+        rf"{_THINGS} is (?P<participle>.+) by {_A}",
+    ),
+    "act": (
+        rf"(?:it is {_A} that|{_A}) (?P<third>.+)",
+        rf"{_A} makes up its mind to (?P<base>.+)",
+        rf"{_B} is (?P<participle>.+) by {_A}",
+    ),
+    "in": (rf"{_A} (?:is to be found|is|finds itself|stays) (?P<place>.+)",),
+    "state": (rf"{_A} (?:is|feels|finds itself|happens to be) (?P<state>.+)",),
+    "both": (
+        rf"{_A} (?:is|finds itself|happens to be) (?P<place>.+) and (?:is|feels|to be) (?P<state>.+)",
+        rf"{_A} is (?P<state>.+) while (?P<place>.+)",
+    ),
+    "but": (
+        rf"{_A} (?:is|feels|finds itself|happens to be) (?P<state>.+?)(?: and is (?P<kind>.+))? (?:but|yet) "
+        r"(?:is|happens to be|turns out to be) (?P<guard>.+)",
+    ),
+    "count": (
+        rf"{_A} (?:has|is the owner of) {_MORE} {_THINGS}",
+        rf"{_MORE} {_THINGS} belong to {_A}",
+    ),
+}
+_NONE = r"(?P<number>no) (?P<things>.+)"
+_CONCLUSIONS = {
+    "has": (
+        rf"(?:it has|{_A} has|{_A} comes with) {_THINGS}",
+        rf"there are {_THINGS} on {_A}",
+    ),
+    "change": (
+        rf"{_WHO} (?:will|is bound to) (?P<base>.+?) {_THINGS}",
+        rf"{_THINGS} will be (?P<participle>.+) by {_WHO}",
+        rf"{_WHO} ends up (?P<gerund>.+?) {_THINGS}",
+    ),
+    "in": (
+        rf"{_WHO} (?:will|is made to) (?P<goal>.+)",
+        rf"{_WHO} (?:ends up|will find itself) (?P<place>.+)",
+    ),
+    "state": (rf"{_WHO} (?:will be|becomes|ends up|will find itself) (?P<state>.+)",),
+}
+
+
+_CONCLUSIONS["instead"] = (
+    *(f"{shape} instead" for shape in _CONCLUSIONS["change"]),
+    *(shape.replace(_THINGS, _NONE) for shape in _CONCLUSIONS["change"]),
+)
 
 
 def parse_premise_nl(text: str) -> Fact:
-    """Parse what follows ``If``, for example ``"A is a tiny cat"``."""
-    words = _lexicon()
-    who, _, rest = text.partition(" ")
-    verb, _, object_ = rest.partition(" ")
-    if who == "A" and object_:
-        if verb == "is":
-            return _being(object_, text, words)
-        if verb in words.operator_of_third:
-            return _change("A", words.operator_of_third[verb], object_, text, words)
-        for compared, operator in COMPARED.items():
-            if rest.startswith(compared):
-                things = rest.removeprefix(compared)
-                return _change("A", operator, things, text, words)._replace(kind="count")
-        if rest.endswith(" B") and rest[:-2] in words.action_of_third:
-            return Fact("act", "A", words.action_of_third[rest[:-2]], "B")
-    raise unreadable(
-        "premise", text, "'A is ...', 'A loses 1 ...' or 'A <verb>s B' with a verb of the vocabulary"
-    )
+    """Parse a premise, e.g. ``"A is a tiny cat"`` or ``"a pint-sized feline is what a being is"``.
+
+    Raises
+    ------
+    ValueError
+        If it has no reading, or two.
+    """
+    return _read(text, _compiled(True), "premise")
 
 
 def parse_conclusion_nl(text: str) -> Fact:
-    """Parse what follows the comma, for example ``"it has 14 strong horns"``, without the full stop."""
-    words = _lexicon()
-    who, _, rest = text.partition(" ")
-    auxiliary, _, rest = rest.partition(" ")
-    if who == "it" and auxiliary == "has":
-        return _change("A", None, rest, text, words)._replace(kind="has")
-    if who not in ("A", "B") or auxiliary != "will":
-        raise unreadable("conclusion", text, "'it has ...', 'A will ...' or 'B will ...'")
-    verb, _, object_ = rest.partition(" ")
-    if verb == "be":
-        return Fact("state", who, _plain(object_, text))
-    if rest in words.goal:
-        return Fact("in", who, words.goal[rest])
-    if verb not in words.operator_of_base:
-        known = f"'will' and one of be, {', '.join(words.operator_of_base)}, or how one enters a known place"
-        raise unreadable("clause", text, f"{known}: 'enter the desert'")
-    things = f"0 {object_[3:]}" if object_.startswith("no ") else object_.removesuffix(" instead")
-    fact = _change(who, words.operator_of_base[verb], things, text, words)
-    return fact if things == object_ else fact._replace(kind="instead")
-
-
-def is_known(fact: Fact) -> bool:
-    """Whether the vocabulary has the kind or the state that a clause names; it may be any lower-case words."""
-    names = _lexicon().names
-    kind_or_state = fact.term if fact.kind in ("entity", "state", "but") else None
-    return all(name in names for name in (kind_or_state, fact.state, fact.entity) if name)
-
-
-def _being(rest: str, text: str, words: _Lexicon) -> Fact:
-    general, but, guard = rest.partition(" but is ")
-    if but:
-        state, _, kind = general.partition(" and is ")
-        parts = [_being(part, text, words) for part in (state, kind, guard) if part]
-        named = {part.kind: part.term for part in parts}
-        if [*named] not in (["state", "entity"], ["state", "in"], ["state", "entity", "in"]):
-            raise unreadable(
-                "clause", text, "a state, and a kind, a place, or a kind and then a place after 'but'"
-            )
-        return Fact("but", "A", named["state"], entity=named.get("entity"), place=named.get("in"))
-    where, both, state = rest.partition(" and is ")
-    if where in words.place and both:
-        return Fact("both", "A", words.place[where], state=_plain(state, text))
-    if rest in words.place:
-        return Fact("in", "A", words.place[rest])
-    word, _, name = rest.partition(" ")
-    if word in ("a", "an") and name:
-        if word != article(name):
-            raise unreadable("clause", text, f"the article {article(name)!r} before {name!r}")
-        return Fact("entity", "A", name)
-    return Fact("state", "A", _plain(rest, text))
-
-
-def _plain(name: str, text: str) -> str:
-    if not _NAME.fullmatch(name) or not _SMALL.isdisjoint(name.split()):
-        raise unreadable("clause", text, "a lower-case term such as 'deeply hungry'")
-    return name
-
-
-def _change(who: str, operator: str | None, things: str, text: str, words: _Lexicon) -> Fact:
-    """Read ``"2 mineral furs"`` as a change by so many."""
-    digits, _, name = things.partition(" ")
-    number = whole_number(digits, "clause", text)
-    attribute = name if number == 1 else words.singular.get(name)
-    if attribute is None or attribute not in words.attributes:
-        form = "singular" if number == 1 else "plural"
-        raise unreadable("clause", text, f"the {form} of a known attribute after {digits}")
-    return Fact("change", who, attribute, None, operator, number)
-
-
-class _Lexicon:
-    """The word forms needed to read English back."""
-
-    def __init__(self) -> None:
-        words = load_vocabulary()
-        self.names = {*words.entities, *words.states}
-        self.attributes = words.plural_of
-        self.singular = {plural: name for name, plural in self.attributes.items()}
-        self.action_of_third = {verb.third: verb.base for verb in words.actions}
-        self.place = {
-            f"{place.preposition} {place.article} {place.name}": place.name for place in words.environments
-        }
-        self.goal = {words.entering(place).base: place.name for place in words.environments}
-        changes = [(verb, operator) for operator, verbs in words.change_verbs.items() for verb in verbs]
-        self.operator_of_base = {verb.base: operator for verb, operator in changes}
-        self.operator_of_third = {verb.third: operator for verb, operator in changes}
+    """Parse a conclusion, e.g. ``"3 glued-on lashes will be shed by X"``; `ValueError` as for `parse_premise_nl`."""
+    return _read(text, _compiled(False), "conclusion")
 
 
 @cache
-def _lexicon() -> _Lexicon:
-    return _Lexicon()
+def _compiled(premise: bool) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    shapes = _PREMISES if premise else _CONCLUSIONS
+    return tuple((kind, re.compile(shape)) for kind, several in shapes.items() for shape in several)
+
+
+def _read(text: str, shapes: tuple[tuple[str, re.Pattern[str]], ...], half: str) -> Fact:
+    matches = [(kind, match) for kind, shape in shapes if (match := shape.fullmatch(text))]
+    facts = [_fact(kind, match.groupdict(default="")) for kind, match in matches]
+    readings = {fact for fact in facts if fact}
+    if len(readings) != 1:
+        problem = f"a clause of known names such as 'A is a tiny cat'; it has {len(readings)} readings"
+        raise unreadable(half, text, problem)
+    return readings.pop()
+
+
+def _fact(kind: str, parts: dict[str, str]) -> Fact | None:
+    """Return what one shape says, if all its names are known."""
+    names = _names()
+    who = "B" if re.fullmatch(_B, parts.get("who", "")) else "A"
+    if kind == "act":
+        return _act(parts)
+    if "number" in parts:
+        return _counted(kind, who, parts)
+    if kind == "but":
+        return _but(parts)
+    if kind == "entity":
+        term = names.kind.get(parts["kind"])
+    elif kind == "state":
+        term = names.state.get(parts["state"])
+    else:
+        term = names.goal.get(parts["goal"]) if "goal" in parts else names.place.get(parts["place"])
+    state = names.state.get(parts["state"]) if kind == "both" else None
+    if term is None or (kind == "both" and state is None):
+        return None
+    return Fact(kind, who, term, state=state)
+
+
+def _but(parts: dict[str, str]) -> Fact | None:
+    """Read a state and who or where is excepted."""
+    names = _names()
+    state, place = names.state.get(parts["state"]), names.place.get(parts["guard"])
+    entity = names.kind.get(parts["kind"] or parts["guard"])
+    known = entity and place if parts["kind"] else entity or place
+    return Fact("but", "A", state, entity=entity, place=place) if state and known else None
+
+
+def _counted(kind: str, who: str, parts: dict[str, str]) -> Fact | None:
+    """Read a number of things: what one has, what changes, or a threshold."""
+    names, number = _names(), int(parts["number"].replace("no", "0"))
+    attribute = (names.singular if number == 1 else names.plural).get(parts["things"])
+    operator = None
+    if kind == "count":
+        operator = OPERATORS[parts["more"] in ("more than", "over")]
+    elif kind in ("change", "instead"):
+        form = next(form for form in _FORMS if parts.get(form))
+        operator = names.change[form].get(parts[form])
+    if attribute is None or (kind != "has" and operator is None):
+        return None
+    return Fact(kind, who, attribute, None, operator, number)
+
+
+def _act(parts: dict[str, str]) -> Fact | None:
+    """Read an action: the verb with its object, or the participle alone."""
+    form = next(form for form in _FORMS if parts.get(form))
+    verb = parts[form]
+    if form != "participle":
+        match = re.fullmatch(rf"(.+?) {_B}( .+)?", verb)
+        if match is None:
+            return None
+        verb = f"{match[1]} ~{match[2]}" if match[2] else match[1]
+    action = _names().action[form].get(verb)
+    return Fact("act", "A", action, "B") if action else None
+
+
+class _Names:
+    """Every name of every thing, and which thing it is."""
+
+    def __init__(self) -> None:
+        words, forms = load_vocabulary(), load_forms()
+        self.kind = {f"{article(name)} {name}": usual for name, usual in names_of("entity").items()}
+        self.singular, self.state = names_of("attribute"), names_of("state")
+        one_of = {plural: singular for singular, plural in words.plural_of.items()}
+        self.plural = {name: one_of[usual] for name, usual in names_of("plural").items()}
+        places = [
+            (forms.place(i, form), place.name)
+            for i, place in enumerate(words.environments)
+            for form in range(FORMS)
+        ]
+        self.place = {f"{place.preposition} {place.article} {place.name}": usual for place, usual in places}
+        self.goal = {words.entering(place).base: usual for place, usual in places}
+        verbs = [
+            (forms.action(i, form), verb.base)
+            for i, verb in enumerate(words.actions)
+            for form in range(FORMS)
+        ]
+        changes = [
+            (forms.change(sign, i, form), operator)
+            for sign, operator in enumerate(OPERATORS)
+            for i in range(len(words.change_verbs[operator]))
+            for form in range(FORMS)
+        ]
+        self.action = _by_form(verbs)
+        self.action["participle"] = {
+            verb.participle.replace(" ~", ""): usual for verb, usual in verbs if verb.participle
+        }
+        self.change = _by_form(changes)
+
+
+def _by_form(verbs: list[tuple[Verb, str]]) -> dict[str, dict[str, str]]:
+    return {
+        form: {getattr(verb, form): usual for verb, usual in verbs if getattr(verb, form)} for form in _FORMS
+    }
+
+
+@cache
+def _names() -> _Names:
+    return _Names()

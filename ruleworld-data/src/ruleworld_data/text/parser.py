@@ -7,15 +7,12 @@ module joins them. Every function returns parts or raises `ValueError` naming th
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..spec import ROLES
-from .english import is_known, parse_conclusion_nl, parse_premise_nl
+from .english import parse_conclusion_nl, parse_premise_nl
 from .fol import Fact, parse_conclusion_fol, parse_premise_fol, unreadable
-from .natural import read_conclusion, read_premise
 
 FOL_ARROW = " => "
 NL_COMMA = ", "
@@ -96,33 +93,7 @@ def parse_rule_nl(text: str) -> ParsedRule:
         If the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
     """
     premise, conclusion = halves_nl(text)
-    return join_halves(clause_of_premise(premise), clause_of_conclusion(conclusion), text)
-
-
-def clause_of_premise(text: str) -> Fact:
-    """Read the premise of a rule in English, in the usual words or any others; a ValueError as `parse_rule_nl`."""
-    return _clause(text, parse_premise_nl, read_premise)
-
-
-def clause_of_conclusion(text: str) -> Fact:
-    """Read the conclusion of a rule in English, in the usual words or any others; a ValueError as `parse_rule_nl`."""
-    return _clause(text, parse_conclusion_nl, read_conclusion)
-
-
-def _clause(text: str, usual: Callable[[str], Fact], other: Callable[[str], Fact]) -> Fact:
-    """Read a clause in the usual words, or else in any others that are known; say what the usual ones lack."""
-    fact: Fact | ValueError
-    try:
-        fact = usual(text)
-        if is_known(fact):
-            return fact
-    except ValueError as error:
-        fact = error
-    with suppress(ValueError):
-        return other(text)
-    if isinstance(fact, ValueError):
-        raise fact
-    return fact
+    return join_halves(parse_premise_nl(premise), parse_conclusion_nl(conclusion), text)
 
 
 def halves_fol(text: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from itertools import groupby
 from multiprocessing import get_context
 
@@ -54,24 +55,21 @@ def check_answers(
     scan: Scan, worlds: Iterable[RuleBase], solvers: Sequence[str], jobs: int, progress: StageProgress
 ) -> None:
     """Check the sub-questions of a scan by the solvers ``"executor"`` and ``"clingo"``, or one of them."""
-    batches, by_id = _batches(scan), {base.world_id: base for base in worlds}
-
-    def collect(results: Iterable[Findings], done: int) -> None:
-        for number, findings in enumerate(results, start=done + 1):
+    batches, start = _batches(scan), ({base.world_id: base for base in worlds}, solvers)
+    with ExitStack() as stack:
+        if jobs == 1 or len(batches) < 2 * _WORTH_A_PROCESS:
+            _prepare(*start)
+            stack.callback(_checkers.clear)
+            results = map(_check, batches)
+        else:
+            # Clingo never frees a symbol, so processes are replaced now and then. They are spawned, so that none
+            # inherits locks of Arrow's threads.
+            spawn = get_context("spawn")
+            pool = ProcessPoolExecutor(jobs, spawn, _prepare, start, max_tasks_per_child=_LIFETIME)
+            results = stack.enter_context(pool).map(_check, batches)
+        for number, findings in enumerate(results, start=1):
             scan.findings.merge(findings)
             progress("answers", number, len(batches))
-
-    if jobs == 1 or len(batches) < 2 * _WORTH_A_PROCESS:
-        _prepare(by_id, solvers)
-        collect(map(_check, batches), 0)
-        _checkers.clear()
-        return
-    # Clingo never frees a symbol, so processes are replaced now and then. They are spawned, so that none inherits
-    # locks of Arrow's threads.
-    chunk = _LIFETIME * jobs
-    for start in range(0, len(batches), chunk):
-        with ProcessPoolExecutor(jobs, get_context("spawn"), _prepare, (by_id, solvers)) as pool:
-            collect(pool.map(_check, batches[start : start + chunk]), start)
 
 
 def _batches(scan: Scan) -> list[Batch]:

@@ -1,7 +1,7 @@
-"""All rules of a table as a frame of integers, read back from their texts, all rows, at Arrow speed.
+"""All rules of a table as a frame of integers, read back from their texts.
 
-Five million rules consist of about two hundred thousand distinct halves, so Arrow splits the texts and finds
-the distinct halves, Python parses each of those once, and numpy does the rest.
+Five million rules consist of about two hundred thousand distinct halves: each of those is parsed once, and numpy does
+the rest.
 """
 
 from __future__ import annotations
@@ -23,14 +23,7 @@ from ..spec import EXTRA_TYPES, OPERATORS, ROLES, RULE_TYPES
 from ..text import Fact, ParsedRule, halves_fol, halves_nl, parse_rule_fol, parse_rule_nl
 from ..text.english import parse_conclusion_nl, parse_premise_nl
 from ..text.fol import parse_conclusion_fol, parse_premise_fol
-from ..text.parser import (
-    FOL_ARROW,
-    RULE_SHAPES,
-    SENTENCES,
-    clause_of_conclusion,
-    clause_of_premise,
-    type_of_rule,
-)
+from ..text.parser import RULE_SHAPES, type_of_rule
 from ..world import Ints
 from .report import Findings
 
@@ -165,26 +158,17 @@ def parse_rule_table(table: pa.Table) -> RuleBase:
     return base
 
 
-_FRAMES = {"fol": ("", FOL_ARROW, ""), "nl": SENTENCES[0]}
-"""What usually stands before, between and after the halves of each text."""
-_OTHER_CUTS = {"fol": halves_fol, "nl": halves_nl}
+_CUTS = {"fol": halves_fol, "nl": halves_nl}
+_PARSERS = {"fol": (parse_premise_fol, parse_conclusion_fol), "nl": (parse_premise_nl, parse_conclusion_nl)}
 
 
 class TableReader:
-    """Reads rule tables; terms and the keys of texts are shared by all tables that one reader reads.
+    """Reads rule tables; terms and the keys of texts are shared by all tables that one reader reads."""
 
-    ``in_usual_words`` refuses English in any other wording than the usual one, as rules have it where `words` is 0.
-    """
-
-    def __init__(self, in_usual_words: bool = False) -> None:
+    def __init__(self) -> None:
         self.terms = Codes()
-        self._in_usual_words = in_usual_words
-        english = parse_premise_nl, parse_conclusion_nl
-        if not in_usual_words:
-            english = clause_of_premise, clause_of_conclusion
         self._halves = {
-            name: tuple(_Halves(parse, self.terms) for parse in parses)
-            for name, parses in (("fol", (parse_premise_fol, parse_conclusion_fol)), ("nl", english))
+            name: tuple(_Halves(parse, self.terms) for parse in parsers) for name, parsers in _PARSERS.items()
         }
 
     def read(self, batches: Iterable[pa.RecordBatch], findings: Findings) -> RuleBase:
@@ -239,16 +223,10 @@ class TableReader:
 
         ``type`` is -1 where a text is no rule.
         """
-        ids, texts, (premises, conclusions) = (
-            columns["id"],
-            columns[name].cast(pa.string()),
-            self._halves[name],
-        )
-        halves = _cut(texts.fill_null(""), name, self._in_usual_words)
-        first, second = (
-            numbered.numbers(half.dictionary_encode())
-            for numbered, half in zip((premises, conclusions), halves, strict=True)
-        )
+        ids, texts, (premises, conclusions) = columns["id"], columns[name].to_pylist(), self._halves[name]
+        halves = [_cut(name, text) for text in texts]
+        first = premises.numbers(half for half, _ in halves)
+        second = conclusions.numbers(half for _, half in halves)
         shape, _, premise, trigger_operator, number, *more = premises.parsed(first)
         other_shape, who, conclusion, operator, amount, *_ = conclusions.parsed(second)
         shapes = premises.shapes.names, conclusions.shapes.names
@@ -256,18 +234,14 @@ class TableReader:
         rule_type = types[shape, other_shape]
         findings[f"rule_{name}"].fail_rows(
             np.flatnonzero(rule_type < 0),
-            lambda row: f"rule {ids[row]}: {_complaint(name, texts[row].as_py())}",
+            lambda row: f"rule {ids[row]}: {_complaint(name, texts[row])}",
         )
         if {f"premise_{name}", f"conclusion_{name}"} <= columns.keys():
-            given = [columns[f"{half}_{name}"].cast(pa.string()) for half in ("premise", "conclusion")]
-            equal = pc.and_(*(pc.equal(*pair) for pair in zip(given, halves, strict=True)))
-            same = equal.fill_null(False).to_numpy(zero_copy_only=False)
+            sides = [columns[f"{half}_{name}"].to_pylist() for half in ("premise", "conclusion")]
+            given = list(zip(*sides, strict=True))
             findings["rule_halves"].fail_rows(
-                np.flatnonzero(~same),
-                lambda row: (
-                    f"rule {ids[row]}: {given[0][row].as_py()!r} and {given[1][row].as_py()!r} are not "
-                    f"the halves of {texts[row].as_py()!r}"
-                ),
+                [row for row, own in enumerate(halves) if given[row] != own],
+                lambda row: f"rule {ids[row]}: {given[row]} are not the halves of {texts[row]!r}",
             )
         rules = {
             "type": rule_type,
@@ -282,26 +256,12 @@ class TableReader:
         return pd.DataFrame(rules), first << 32 | second
 
 
-def _cut(texts: pa.Array, name: str, as_usual: bool) -> tuple[pa.Array, pa.Array]:
-    """Return the halves of texts; empty where a text has not two, or not as usual where it must."""
-    before, between, after = _FRAMES[name]
-    usual = pc.and_(pc.starts_with(texts, before), pc.ends_with(texts, after))
-    usual = pc.and_(usual, pc.equal(pc.count_substring(texts, between), 1))
-    inner = pc.utf8_slice_codeunits(texts, len(before), -len(after) or None)
-    cut = pc.split_pattern(pc.if_else(usual, inner, between), between)
-    halves = pc.list_element(cut, 0), pc.list_element(cut, 1)
-    if pc.all(usual, min_count=0).as_py():
-        return halves
-    others: list[tuple[str, str]] = []
-    for text in texts.filter(pc.invert(usual)).to_pylist():
-        others.append(("", ""))
-        if not as_usual:
-            with suppress(ValueError):
-                others[-1] = _OTHER_CUTS[name](text)
-    return tuple(
-        pc.replace_with_mask(half, pc.invert(usual), pa.array(values, pa.string()))
-        for half, values in zip(halves, zip(*others, strict=True), strict=True)
-    )
+def _cut(name: str, text: str | None) -> tuple[str, str]:
+    """Return the halves of a text, empty where it has not two."""
+    try:
+        return _CUTS[name](text or "")
+    except ValueError:
+        return "", ""
 
 
 def _complaint(name: str, text: str | None) -> str:
@@ -340,10 +300,9 @@ class _Halves(dict[str, int]):
         self._parsed.extend(parts)
         return number
 
-    def numbers(self, half: pa.DictionaryArray) -> Ints:
+    def numbers(self, halves: Iterable[str]) -> Ints:
         """Return the number of every row's half."""
-        distinct = half.dictionary.to_pylist()
-        return np.fromiter(map(self.__getitem__, distinct), np.int64, len(distinct))[half.indices.to_numpy()]
+        return np.fromiter(map(self.__getitem__, halves), np.int64)
 
     def parsed(self, numbers: Ints) -> Ints:
         """Return shape, who (0 A, 1 B), term, operator, number and `_MORE` of clauses, one row each."""

@@ -28,29 +28,18 @@ _BATCH = 150_000
 def check_rules(
     folder: Path, shards: list[Shard], findings: Findings, progress: StageProgress
 ) -> dict[str, RuleBase]:
-    """Read and check the rules of both worlds, as far as their files can be read; by split."""
-    reader = TableReader(in_usual_words=not any(shard.dials.words for shard in shards))
-    worlds = dict[str, RuleBase]()
+    """Read and check the rules of both worlds; by split."""
+    reader, worlds = TableReader(), dict[str, RuleBase]()
     for done, split in enumerate(RULE_SPLITS, start=1):
-        if own := [shard for shard in shards if shard.split == split]:
-            worlds[split] = base = reader.read(_batches(folder, own, findings), findings)
-            _check_ids(base, split, findings)
-            for name in ("C1", "C2", "C3", "C4", "C5", "C7", "C8"):
-                findings[name].checked += len(base)
-            for check in (
-                _functional,
-                _levels,
-                _routes,
-                _thresholds,
-                _exceptions,
-                _distinct_texts,
-                _terms,
-                _denied,
-            ):
-                check(base, findings)
+        own = [shard for shard in shards if shard.split == split]
+        worlds[split] = base = reader.read(_batches(folder, own, findings), findings)
+        _check_ids(base, split, findings)
+        for name in ("C1", "C2", "C3", "C4", "C5", "C7", "C8"):
+            findings[name].checked += len(base)
+        for check in _CONSTRAINTS:
+            check(base, findings)
         progress("rules", done, len(RULE_SPLITS))
-    if len(worlds) == len(RULE_SPLITS):
-        _check_heldout(worlds["train"], worlds["heldout"], findings)
+    _check_heldout(worlds["train"], worlds["heldout"], findings)
     return worlds
 
 
@@ -270,3 +259,6 @@ def _denied(base: RuleBase, findings: Findings) -> None:
             for word in left.split() if kind == "env_state" else [left]:
                 if (kind, word, right) in denied:
                     findings["C8"].fail(f"rule {_name(base, row)} is common sense: {word}, {right}")
+
+
+_CONSTRAINTS = (_functional, _levels, _routes, _thresholds, _exceptions, _distinct_texts, _terms, _denied)

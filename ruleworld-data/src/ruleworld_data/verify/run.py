@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..io.builds import read_manifest
-from ..spec import RULE_SPLITS, check_count
+from ..io.builds import read_build, world_spec
+from ..io.shards import plan
+from ..spec import check_count
 from .answers import check_answers
 from .asp import import_clingo
-from .files import check_shards
+from .files import check_files
 from .report import CHECKS, Findings, Report, StageProgress
 from .rules import check_rules
 from .scan import check_questions
@@ -43,14 +44,14 @@ def verify(
     Returns
     -------
     Report
-        `Report.ok` says whether all is well. Damaged files are failed checks, not exceptions.
+        `Report.ok` says whether all is well.
 
     Raises
     ------
     FileNotFoundError
         If the folder is no finished build.
     ValueError
-        If the manifest cannot be read or an argument is wrong.
+        If a file is not what the manifest says, or an argument is wrong.
     ImportError
         If clingo is asked for and not installed.
     """
@@ -61,15 +62,16 @@ def verify(
     if "clingo" in solvers:
         import_clingo()
     folder, tell, findings = Path(build_dir), progress or (lambda stage, done, total: None), Findings()
-    manifest = read_manifest(folder)
-    shards = check_shards(folder, manifest, findings, tell)
-    worlds = check_rules(folder, [shard for shard in shards if shard.config == "rules"], findings, tell)
-    counts = {"rules": sum(map(len, worlds.values()))}
-    if missing := set(RULE_SPLITS) - worlds.keys():
-        findings.skip(f"the rules of {' and '.join(sorted(missing))} could not be read")
+    spec, counts = world_spec(read_build(folder)), dict[str, int]()
+    shards = plan(spec.scale, spec.seed, spec.version, spec.dials)
+    check_files(folder, shards, findings["files"], tell)
+    if findings["files"].failures:
+        findings.skip("files are not as they should be")
     else:
-        questions = [shard for shard in shards if shard.config != "rules"]
+        rules, questions = ([s for s in shards if (s.config == "rules") == are] for are in (True, False))
+        worlds = check_rules(folder, rules, findings, tell)
         scan = check_questions(folder, questions, worlds, findings, tell)
+        counts["rules"] = sum(map(len, worlds.values()))
         counts["questions"] = findings["question_shape"].checked
         counts |= {"sub_questions": scan.parts, "distinct_sub_questions": len(scan.subquestions)}
         if findings["C3"].failures:
@@ -78,6 +80,5 @@ def verify(
             check_answers(scan, worlds.values(), solvers, jobs, tell)
             for solver in set(SOLVERS) - set(solvers):
                 findings.skip(f"needs the solver {solver}")
-    scale, version = str(manifest.get("scale")), str(manifest.get("generator_version"))
     checks = [findings[name] for name in CHECKS]
-    return Report(str(folder), scale, version, manifest.get("seed", -1), checks, counts)
+    return Report(str(folder), spec.scale, spec.generator, spec.seed, checks, counts)

@@ -136,14 +136,6 @@ class Forms:
         """Return a place with the small words that go with it."""
         return self._place[index][form]
 
-    def usual(self, name: str) -> str | None:
-        """Return the usual name of what a state, a place or a kind is called, None for any other text."""
-        return self._usual.get(name)
-
-    def is_attribute(self, name: str) -> bool:
-        """Whether a text names an attribute, one or many of it."""
-        return name in self._attribute_names
-
     @cached_property
     def words(self) -> frozenset[str]:
         """The words that names are made of, without those that join them."""
@@ -158,22 +150,6 @@ class Forms:
         verbs = chain(self._action, *self._change)
         names += [form for several in verbs for verb in several for form in vars(verb).values()]
         return frozenset(re.findall(r"[a-z]+", " ".join(names).lower())) - _JOINING
-
-    @cached_property
-    def _usual(self) -> dict[str, str]:
-        words = load_vocabulary()
-        two = range(FORMS * FORMS)
-        names = {self.state(i, form): state for i, state in enumerate(words.states) for form in two}
-        for i, place in enumerate(words.environments):
-            names |= {self.place(i, form).name: place.name for form in range(FORMS)}
-        return names | {self.entity(i, form): kind for i, kind in enumerate(words.entities) for form in two}
-
-    @cached_property
-    def _attribute_names(self) -> frozenset[str]:
-        count = len(load_vocabulary().attributes)
-        return frozenset(
-            name for i in range(count) for form in range(FORMS * FORMS) for name in self.attribute(i, form)
-        )
 
 
 def _pair(lists, index: int, form: int):
@@ -194,25 +170,31 @@ def load_forms() -> Forms:
 
 
 @cache
+def names_of(kind: str) -> dict[str, str]:
+    """Return every name of every term of a kind, and the usual one; attributes have one name and ``plural`` another."""
+    words, forms = load_vocabulary(), load_forms()
+    terms, name = {
+        "entity": (words.entities, forms.entity),
+        "state": (words.states, forms.state),
+        "place": ([place.name for place in words.environments], lambda i, form: forms.place(i, form).name),
+        "attribute": (words.attributes, lambda i, form: forms.attribute(i, form)[0]),
+        "plural": (words.attribute_plurals, lambda i, form: forms.attribute(i, form)[1]),
+    }[kind]
+    several = range(FORMS if kind == "place" else FORMS * FORMS)
+    return {name(i, form): usual for i, usual in enumerate(terms) for form in several}
+
+
+@cache
 def other_names() -> dict[str, tuple[str, ...]]:
     """Return the other names of every term and form of a verb by its usual one, as letters and spaces."""
-    words, names = load_vocabulary(), load_forms()
-    two, one = range(1, FORMS * FORMS), range(1, FORMS)
-    others: dict[str, list[str]] = {}
-    for index, usual in enumerate(words.entities):
-        others[usual] = [names.entity(index, form) for form in two]
-    for index, usual in enumerate(words.states):
-        others[usual] = [names.state(index, form) for form in two]
-    for index, place in enumerate(words.environments):
-        others[place.name] = [names.place(index, form).name for form in one]
-    for index, pair in enumerate(words.plural_of.items()):
-        for usual, several in zip(
-            pair, zip(*(names.attribute(index, form) for form in two), strict=True), strict=True
-        ):
-            others[usual] = list(several)
-    verbs = [(verb, [names.action(i, form) for form in one]) for i, verb in enumerate(words.actions)]
+    words, forms, others = load_vocabulary(), load_forms(), dict[str, list[str]]()
+    for kind in ("entity", "state", "place", "attribute", "plural"):
+        for name, usual in names_of(kind).items():
+            others.setdefault(usual, []).extend([name] * (name != usual))
+    one = range(1, FORMS)
+    verbs = [(verb, [forms.action(i, form) for form in one]) for i, verb in enumerate(words.actions)]
     for sign, change in enumerate((words.minus, words.plus)):
-        verbs += [(verb, [names.change(sign, i, form) for form in one]) for i, verb in enumerate(change)]
+        verbs += [(verb, [forms.change(sign, i, form) for form in one]) for i, verb in enumerate(change)]
     for verb, synonyms in verbs:
         for part, usual in vars(verb).items():
             # What stands behind an object, "cuts it short", is not looked for.

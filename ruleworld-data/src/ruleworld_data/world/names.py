@@ -7,14 +7,14 @@ from typing import Any
 
 from .forms import load_forms
 from .streams import Ints
-from .vocabulary import Place, Verb, article, load_vocabulary, symbol
+from .vocabulary import Place, Verb, load_vocabulary, symbol
 
 
 class Names:
     """Term names of a world by index: plain, plural, FOL symbol, verb forms, places.
 
-    ``terms`` has for each kind of term the vocabulary index of every one; ``an_entity`` are names like "a tiny cat",
-    ``the_place`` "the bridge", ``at_place`` "on the bridge", ``entering`` the forms of "step onto the bridge";
+    ``terms`` has for each kind of term the vocabulary index of every one; ``at_place`` are names like "on the bridge",
+    ``entering`` the forms of "step onto the bridge";
     ``lexicon`` has the change verbs by operator, ``changes`` their symbols; ``halves`` keeps the halves of rules that
     have been rendered.
     """
@@ -33,8 +33,6 @@ class Names:
             kind: [symbol(name) for name in getattr(self, kind)]
             for kind in ("entity", "attribute", "action", "environment", "state")
         }
-        self.an_entity = [f"{article(name)} {name}" for name in self.entity]
-        self.the_place = [f"{place.article} {place.name}" for place in places]
         self.at_place = [f"{place.preposition} {place.article} {place.name}" for place in places]
         self.entering = [words.entering(place) for place in places]
         self.lexicon = (words.minus, words.plus)
