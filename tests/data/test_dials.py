@@ -24,13 +24,10 @@ force = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
 BruteForce, misread, blemish = (force[name] for name in ("BruteForce", "misread", "blemish"))
 ALL = Dials(hops=8, parts=5, crowd=5, conjunction=2, thresholds=True, compare=True, exceptions=2)
 QUICK = [
-    Dials(hops=6, crowd=9),
-    Dials(hops=5, conjunction=2),
-    Dials(hops=3, parts=2, thresholds=True),
-    Dials(hops=4, parts=1, exceptions=1),
-    ALL,
-    Dials(hops=3, parts=2, conjunction=2, thresholds=True, exceptions=2, words=1.0),
-    Dials(hops=5, parts=2, conjunction=2, thresholds=True, unknown=True, words=0.5),
+    Dials(hops=6, parts=1, crowd=9, thresholds=True),
+    Dials(hops=2, parts=1, exceptions=1),
+    Dials(hops=5, parts=2, conjunction=2, thresholds=True, compare=True, exceptions=2, words=1.0),
+    Dials(hops=4, parts=1, conjunction=2, unknown=True, words=0.5),
 ]
 
 
@@ -109,11 +106,10 @@ def test_crowds_that_a_tiny_world_does_not_hold_verify(crowd, tmp_path, small):
 @pytest.mark.parametrize(
     ("dials", "subtasks", "worlds"),
     [
-        (replace(ALL, crowd=None), subtasks_of(ALL)[1:], 3),
-        (replace(ALL, hops=4), subtasks_of(replace(ALL, hops=4))[1:], 3),
+        (replace(ALL, crowd=None), subtasks_of(ALL)[1:], 2),
         (Dials(thresholds=True), ["multi_hop_2"], 24),
     ],
-    ids=["deep", "crowd", "states of counts"],
+    ids=["deep", "states of counts"],
 )
 def test_an_independent_solver_agrees(dials, subtasks, worlds):
     """Regular expressions over the FOL of small worlds: the same answer from all rules and from the gold ones."""
@@ -152,47 +148,6 @@ def test_one_colour_too_few(tmp_path, small, monkeypatch):
     assert broken(tmp_path, 9001).keys() == {"C5"}
 
 
-def test_states_of_places_and_of_actions_in_one_colour(tmp_path, small, monkeypatch):
-    state2attr = drawing._Drawing._state2attr
-
-    def together(self, allowed, fixed, *more):
-        free = allowed[allowed.sum(axis=1).argmax()]
-        allowed[~(allowed & ~free).any(axis=1)] = free
-        return state2attr(self, allowed, fixed, *more)
-
-    monkeypatch.setattr(drawing._Drawing, "_state2attr", together)
-    assert {"C5", "C9_full_executor"} <= broken(tmp_path, 9007).keys()
-
-
-def test_a_threshold_on_a_response(tmp_path, small, monkeypatch):
-    changes, cuts = drawing._Drawing._changes, drawing._Drawing._count2state
-    responses = []
-
-    def keep(self, levels):
-        responses[:] = [levels[1]]
-        return changes(self, levels)
-
-    monkeypatch.setattr(drawing._Drawing, "_changes", keep)
-    monkeypatch.setattr(
-        drawing._Drawing,
-        "_count2state",
-        lambda self, owners, states: cuts(self, responses[0][: len(owners)], states),
-    )
-    assert "has a threshold and is changed" in str(broken(tmp_path, 9002)["C4"])
-
-
-def test_free_states_that_write_everywhere(tmp_path, small, monkeypatch):
-    state2attr = drawing._Drawing._state2attr
-
-    def everywhere(self, allowed, fixed, *more):
-        free = np.setdiff1d(np.flatnonzero(allowed.sum(axis=1) == allowed.sum(axis=1).max()), fixed)
-        allowed[free] = allowed.any(axis=0)
-        return state2attr(self, allowed, fixed, *more)
-
-    monkeypatch.setattr(drawing._Drawing, "_state2attr", everywhere)
-    assert "so does something else" in str(broken(tmp_path, 9003)["C5"])
-
-
 def test_conjunctions_joined_by_place_alone(tmp_path, small, monkeypatch):
     """Decoys, whose state is another action's, are taken for rules that fire."""
     follow = skeletons._follow
@@ -221,7 +176,7 @@ def test_questions_that_do_not_ask_who_is_excepted(tmp_path, small, monkeypatch)
     monkeypatch.setattr(units, "applying", lambda world, rules, kinds, places: [np.full(len(kinds), -1)] * 2)
     dials = Dials(parts=1, exceptions=1)
     failed = failures(tmp_path / "build", WorldSpec("tiny", seed=9008, dials=dials), ("executor",))
-    assert {"C9_full_executor"} <= failed.keys() and "C5" not in failed
+    assert "C9_full_executor" in failed and "C5" not in failed
 
 
 # Sizes and what is asked.
@@ -264,7 +219,7 @@ def test_a_crowd_that_does_not_fit_names_its_limits():
         WorldSizes(2, 8, 6, 2, 2, 1, 1, 1).turned(Dials(conjunction=2))
 
 
-@pytest.mark.parametrize("dials", [Dials(hops=8), Dials(hops=1, parts=1), Dials(parts=8), ALL])
+@pytest.mark.parametrize("dials", [Dials(hops=1, parts=1), Dials(parts=8), ALL])
 def test_sub_tasks_and_tables_of_a_setting(dials):
     names = subtasks_of(dials)
     assert names[0] == "single_rule" and (dials.hops == 1 or f"multi_hop_{dials.hops}" in names)
@@ -292,13 +247,13 @@ def test_each_new_path_takes_a_third():
         assert skeletons.multi_hop(hops, PAPER_POINT) == pytest.approx(shares)
 
 
-@pytest.mark.parametrize(("dials", "levels"), [(Dials(exceptions=1), 2), (Dials(hops=6, exceptions=2), 3)])
-def test_each_number_of_exceptions_is_asked_as_often(dials, levels):
+def test_each_number_of_exceptions_is_asked_as_often():
+    dials = Dials(hops=5, exceptions=2)
     kinds = world_of(WorldSpec("paper", dials=dials)).names.entity
     for hops in range(1, dials.hops + 1):
         rows = question_table(f"exceptions_{hops}", "test", dials=dials).to_pylist()
         asked = Counter(row["skeleton"].count("+exception") for row in rows)
-        parts = levels if hops > 1 else 2  # a state alone tells of no place
+        parts = 3 if hops > 1 else 2  # a state alone tells of no place
         assert sorted(asked) == list(range(parts)) and max(asked.values()) - min(asked.values()) <= 5
         assert {row["n_hops"] for row in rows} == {hops} == {len(row["steps"]) for row in rows}
         assert all(

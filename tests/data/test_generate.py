@@ -66,11 +66,10 @@ SLICED = [
     ("multi_rule_5", "train", "tiny"),
     ("multi_hop_3", "mini", "tiny"),
 ]
-SLICED += [("multi_rule_3", "test", "paper"), ("multi_hop_4", "heldout", "paper")]
 SLICED += [("rules", split, "tiny") for split in RULE_SPLITS]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.sampled_from(SLICED), st.data())
 def test_any_slice_is_the_same_rows(which, data):
     rows = num_rows(*which)
@@ -97,26 +96,24 @@ def test_slices_across_blocks_are_the_same_rows():
 
 
 def test_mini_is_five_folds_of_ten_test_questions():
-    for scale, subtasks in (("tiny", SUBTASKS), ("paper", SUBTASKS[::4])):
-        for subtask in subtasks:
-            test = {row["id"]: row for row in question_table(subtask, "test", scale).to_pylist()}
-            mini = question_table(subtask, "mini", scale).to_pylist()
-            assert Counter(row["fold"] for row in mini) == dict.fromkeys(range(5), 10)
-            assert len({row["id"] for row in mini}) == 50
-            assert all(row | {"fold": 0} == test[row["id"]] for row in mini)
+    for subtask in SUBTASKS[::4]:
+        test = {row["id"]: row for row in question_table(subtask, "test", "paper").to_pylist()}
+        mini = question_table(subtask, "mini", "paper").to_pylist()
+        assert Counter(row["fold"] for row in mini) == dict.fromkeys(range(5), 10)
+        assert len({row["id"] for row in mini}) == 50
+        assert all(row | {"fold": 0} == test[row["id"]] for row in mini)
 
 
 def test_evaluation_questions_are_the_same_at_paper_and_full():
     for split in splits_of(VERSION)[1:]:
-        for subtask in SUBTASKS[::5]:
+        for subtask in SUBTASKS[::10]:
             assert question_table(subtask, split, "paper").equals(question_table(subtask, split, "full"))
     assert rule_table("heldout", "paper").equals(rule_table("heldout", "full"))
 
 
-@pytest.mark.parametrize("scale", ["tiny", "paper"])
-def test_seeds_share_no_question(scale):
+def test_seeds_share_no_question():
     one, other = (
-        {q for s in SUBTASKS[::3] for q in question_table(s, "test", scale, seed)["question"].to_pylist()}
+        {q for s in SUBTASKS for q in question_table(s, "test", "tiny", seed)["question"].to_pylist()}
         for seed in (0, 1)
     )
     assert len(one & other) <= 2
@@ -139,7 +136,6 @@ def taught(table: pa.Table) -> set[tuple]:
     ("scale", "subtasks"),
     [
         ("tiny", SUBTASKS),
-        ("paper", ["single_rule", "multi_rule_3", "multi_rule_8", "multi_hop_3", "multi_hop_4"]),
         pytest.param("paper", SUBTASKS, marks=pytest.mark.slow),
     ],
 )
@@ -225,10 +221,8 @@ def test_full_train_questions_share_nothing_with_test_and_repeat_nothing():
         ),
         (lambda: question_table("single_rule", "unseen"), "1.1 has no split 'unseen'.*or version '1.2'"),
         (lambda: question_table("single_rule", "test", "papr"), "unknown scale 'papr'; did you mean 'paper'"),
-        (lambda: question_table("single_rule", "test", "tiny", -1), "seed must be an integer .* got -1"),
         (lambda: question_table("single_rule", "test", "tiny", True), r"got True \(bool\)"),
         (lambda: question_table("single_rule", "test", "tiny", 0, 10, 51), r"rows \[10, 51\) .* table of 50"),
-        (lambda: question_table("single_rule", "test", "tiny", 0, -1, 5), r"rows \[-1, 5\)"),
         (lambda: rule_table("test", "tiny"), "unknown split of rules 'test'"),
         (lambda: rule_table("train", "tiny", 0, 6, 5), r"rows \[6, 5\) are not in a table of 1984"),
         (lambda: num_rows("single-rule", "test"), "'single-rule'; did you mean 'single_rule'"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections import Counter, defaultdict
 from importlib import resources
 
 import pytest
@@ -91,22 +90,6 @@ def test_no_template_of_the_file_is_unused():
     assert {ask for _, ask in PAIRS} == set(data["asks"])
 
 
-TYPES = "entity2attr attrchange2attr action2env action2attr action2state env2state state2attr".split()
-
-
-def test_six_families_of_every_type_occur_in_train():
-    families = defaultdict(Counter)
-    table = question_table("single_rule", "train", "paper", stop=6_000)
-    for skeleton, template in zip(
-        table["skeleton"].to_pylist(), table["template_id"].to_pylist(), strict=True
-    ):
-        families[skeleton][template.split(".")[0]] += 1
-    assert set(families) == set(TYPES)
-    for rule_type in TYPES:
-        counts = families[rule_type]
-        assert len(counts) >= 6 and min(counts.values()) > 0.4 * counts.total() / len(counts)
-
-
 # What readers of the first questions stumbled over: none may come back.
 STUMBLES = {
     "an event that is none": r"^After an? (?:(?!,).)* was (?!\w+ by )",
@@ -120,8 +103,8 @@ STUMBLES = {
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_readers_stumbled_over_is_gone(version):
-    for subtask in ("single_rule", "multi_rule_3", "multi_rule_8", "multi_hop_2", "multi_hop_4"):
-        for text in question_table(subtask, "test", version=version)["question"].to_pylist():
+    for subtask in ("single_rule", "multi_rule_3", "multi_hop_2", "multi_hop_4"):
+        for text in question_table(subtask, "train", "tiny", version=version)["question"].to_pylist():
             assert not [name for name, pattern in STUMBLES.items() if re.search(pattern, text)], text
 
 

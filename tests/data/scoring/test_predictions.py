@@ -37,13 +37,9 @@ def test_json_lines_and_parquet_agree(tmp_path: Path) -> None:
     [
         ('{"id": "q2", "output": ', r"line 2: not valid JSON .*expected \{"),
         ("[" * 100_000, r"line 2: not valid JSON"),
-        ("q2: 12", r"line 2: not valid JSON"),
         ("[1, 2]", r"line 2: a JSON object was expected, got list \[1, 2\]"),
-        ('"text"', r"line 2: a JSON object was expected, got str 'text'"),
         ('{"id": "q2"}', r"line 2: there is no 'output'"),
-        ('{"output": "q2"}', r"line 2: there is no 'id'"),
         ('{"id": 2, "output": "x"}', r"line 2: id is int 2; expected .* two strings"),
-        ('{"id": "q2", "output": null}', r"line 2: output is NoneType None"),
         ('{"id": "q2", "output": ["12"]}', r"line 2: output is list \['12'\]"),
         ('{"id": "q1", "output": "again"}', r"line 2: id 'q1' was given before, on line 1; keep one"),
         ('{"id": ' + "9" * 5000 + "}", r"line 2: "),
@@ -64,14 +60,12 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
             json.dumps(GOOD).encode() + b'\n{"id": "q2", "output": "zw\xf6lf"}\n',
             r"line 2: not UTF-8 \(byte 0xf6 at column 27\)",
         ),
-        (json.dumps(GOOD).encode("utf-16"), r"line 1: not UTF-8"),
         (b"not parquet", r"a.parquet: not a readable parquet file"),
         (
             {"id": ["q1"], "answer": ["1"]},
             r"no column 'output'; expected 'id' and 'output', got \['id', 'answer'\]",
         ),
         ({"id": ["q1", "q2"], "output": ["1", None]}, r"a.parquet, row 2: output is NoneType"),
-        ({"id": ["q1", "q1"], "output": ["1", "2"]}, r"row 2: id 'q1' was given before, on row 1"),
     ],
 )
 def test_other_encodings_and_bad_parquet_are_named(tmp_path: Path, content: object, message: str) -> None:
