@@ -76,11 +76,6 @@ def test_cells_of_tables_are_no_markup(capsys):
     assert "\\x1b[2J[bold]a[/bold]" in capsys.readouterr().out
 
 
-def test_show_rules_and_heldout():
-    assert "=>" in run("show", "rules", "--n", "3", "--scale", "tiny").output
-    assert run("show", "multi_hop_2", "--split", "heldout", "--scale", "tiny").exit_code == 0
-
-
 def test_stats_count_what_the_shards_hold(built):
     stats = json.loads(run("stats", built, "--json").output)
     for config in (*SUBTASKS, "rules"):
@@ -158,8 +153,3 @@ def test_user_errors_are_one_message_and_exit_code_2(words, told, tmp_path):
     assert told in result.output
     assert "Traceback" not in result.output
     assert not places["new"].exists()
-
-
-def test_a_missing_option_is_a_usage_error():
-    result = run("build")
-    assert result.exit_code == 2 and "--out" in result.output

@@ -10,7 +10,6 @@ import pytest
 from ruleworld_data.fresh import WORLDS_PER_CONTINENT, fresh_worlds
 from ruleworld_data.generate import rule_table
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
-from ruleworld_data.spec import WorldSizes
 
 BruteForce = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))["BruteForce"]
 ASKED = {"single_rule": 3, "multi_rule_4": 2, "multi_hop_2": 2, "multi_hop_4": 1}
@@ -74,12 +73,6 @@ def test_worlds_may_hold_every_rule_or_no_question():
     (empty,) = fresh_worlds(3, 1, {"multi_rule_2": 0}, n_rules=20)
     assert (len(empty.rules), len(empty.questions)) == (20, 0)
     assert list(fresh_worlds(3, 0, ASKED)) == []
-
-
-def test_other_sizes():
-    sizes = WorldSizes(20, 32, 40, 8, 8, entity2attr=300, attrchange2attr=24, state2attr=200)
-    world = next(fresh_worlds(0, 1, {"multi_hop_3": 2}, n_rules=50, sizes=sizes))
-    assert len(world.rules) == 50 and len(world.questions) == 2
 
 
 @pytest.mark.parametrize(

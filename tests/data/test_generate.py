@@ -69,7 +69,7 @@ SLICED = [
 SLICED += [("rules", split, "tiny") for split in RULE_SPLITS]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.sampled_from(SLICED), st.data())
 def test_any_slice_is_the_same_rows(which, data):
     rows = num_rows(*which)

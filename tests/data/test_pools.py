@@ -33,13 +33,6 @@ def test_neither_order_nor_repeats_nor_the_kind_of_integer_matter():
     assert one == shared_pool(np.concatenate([WORLD, WORLD]), [20, 500], 50, "k").tolist()
 
 
-def test_names_tell_pools_apart():
-    pools = [shared_pool(WORLD, [20], 50, "k"), shared_pool(WORLD, [20], 50, "l")]
-    names = [("k",), ("l",), ("k", 1), ("k", 0, "rw-0"), ("k", 0, "rw-1")]
-    pools += [question_pool(WORLD, name, [20], 50, *more) for name, *more in names]
-    assert len({tuple(pool.tolist()) for pool in pools}) == len(pools)
-
-
 def test_order_does_not_reveal_gold():
     """The place of a gold rule is uniform: mean and spread of its rank, and each tenth of the pool."""
     gold, size, pools = [12, 1_000, 2_008], 40, 1_500

@@ -287,35 +287,6 @@ def export(
     _print({"out": str(out), "files": files}, None if as_json else text)
 
 
-@app.command()
-def merge(
-    folder: BuildFolder,
-    endpoint: Annotated[
-        str, typer.Option("--endpoint", help="OpenAI-compatible base URL.", show_default=False)
-    ],
-    model: Annotated[str, typer.Option("--model", help="Model name there.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", help="Parquet file to write.", show_default=False)],
-    subtask: Annotated[str, typer.Option("--subtask", help="multi_rule_2 .. multi_rule_8.")] = "multi_rule_4",
-    split: Annotated[str, typer.Option("--split", help="Split.")] = "test",
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="First rows only.", show_default="all")
-    ] = None,
-) -> None:
-    """Let a language model reword parallel questions; a wording that loses a name or number is refused.
-
-    Example: ruleworld merge data --endpoint http://localhost:8000/v1 --model qwen --out reworded.parquet
-    """
-    from .io import Progress
-    from .merge import merge_split
-
-    with Progress("questions") as progress:
-        result = merge_split(folder, subtask, split, endpoint, model, out, limit, progress.update)
-    typer.echo(
-        f"{out}: {result.reworded:,} reworded, {result.kept:,} kept as they were "
-        f"({result.refused:,} refused, {result.failed:,} without an answer)"
-    )
-
-
 @app.command("plugin-path")
 def plugin_path(
     tool: Annotated[str, typer.Argument(help="lm-eval, inspect, trl, ...", show_default=False)],

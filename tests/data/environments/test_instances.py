@@ -82,18 +82,6 @@ def test_an_instance_is_a_function_of_its_index():
     assert other.stdout == first[77].prompt + "\n"
 
 
-def test_seeds_indexes_and_questions_differ():
-    made = [
-        instance(EnvConfig(("multi_hop_3",), seed=seed, access="tool"), i).metadata
-        for seed in (0, 1)
-        for i in range(600)
-    ]
-    assert len({one["id"] for one in made}) == len(made)
-    assert len({(one["id"].rsplit("-", 3)[0], one["question"]) for one in made}) == len(made)
-    worlds = [{one["id"].rsplit("-", 3)[0] for one in part} for part in (made[:600], made[600:])]
-    assert not worlds[0] & worlds[1]
-
-
 def test_rivals_conclude_about_the_same():
     """Without them the only rule that changes what is asked about gives a small pool away."""
 

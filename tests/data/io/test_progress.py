@@ -21,17 +21,6 @@ def test_a_command_counts_what_it_does_and_what_fails():
     assert "[3] encoding\n" in text and "10/10" in text and "1 failed, BM25" in text
 
 
-def test_quiet_says_nothing_and_stages_say_how_far_they_are():
-    stream = io.StringIO()
-    for quiet in (True, False):
-        assert not stream.getvalue()
-        with Progress("", quiet=quiet, stream=stream) as progress:
-            progress.stage("leaks", 3, 12)
-            progress.note("beside it")
-            progress._bar.refresh()
-    assert "leaks:  25%" in stream.getvalue() and "3/12" in stream.getvalue()
-
-
 def test_files_are_whole_or_as_they_were(tmp_path: Path):
     path = tmp_path / "file"
     write_whole(path, "häufig\n")

@@ -6,7 +6,8 @@ import re
 
 import pytest
 from ruleworld_data.generate import question_table
-from ruleworld_data.merge.check import small_words, sub_questions, why_refused
+from ruleworld_data.merge import rewording_prompt, sub_questions, why_refused
+from ruleworld_data.merge.check import small_words
 from ruleworld_data.questions import clause_templates, merge_templates
 from ruleworld_data.spec import VERSIONS
 from ruleworld_data.world import load_vocabulary
@@ -92,6 +93,11 @@ def test_one_change_is_enough_to_be_refused(old: str, new: str, reason: str) -> 
     found = why_refused(QUESTION, QUESTION.replace(old, new, 1))
     assert found is not None
     assert re.search(reason, found), found
+
+
+def test_the_prompt_names_every_part() -> None:
+    prompt = rewording_prompt(QUESTION)
+    assert all(f"\n- {part}\n" in prompt for part in sub_questions(QUESTION)) and "{" not in prompt
 
 
 def test_parts_and_creatures_keep_their_order() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from importlib import resources
 
 import pytest
 from ruleworld_data.generate import question_table, rule_table
@@ -79,15 +77,6 @@ def test_merges_hold_the_parts_once(version):
         assert template.text.count("{parts}") == 1 and template.text.count("{") == 1
         assert template.text[0].isupper() and template.text[-1] in ".?"
         assert not re.search(r"[.?;]", template.text[:-1])
-
-
-def test_no_template_of_the_file_is_unused():
-    data = tomllib.loads(resources.files("ruleworld_data.questions").joinpath("templates.toml").read_text())
-    for section, templates in (("frames", question_templates), ("clauses", clause_templates)):
-        pairs = [pair for pair in PAIRS if pair[0] != "kind"]
-        assert {t.id.split(".")[0] for pair in pairs for t in templates(*pair)} == set(data[section])
-    assert {start for start, _ in PAIRS} == {*data["events"], "kind"}
-    assert {ask for _, ask in PAIRS} == set(data["asks"])
 
 
 # What readers of the first questions stumbled over: none may come back.

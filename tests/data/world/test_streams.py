@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -28,13 +26,6 @@ def unlikely(counts: np.ndarray) -> bool:
 @pytest.mark.parametrize("key", GOLDEN, ids=str)
 def test_first_words_never_change(key):
     assert [hex(word) for word in Stream(*key).words(3)] == GOLDEN[key]
-
-
-def test_a_stream_is_philox_keyed_by_the_hash_of_its_name():
-    digest = hashlib.blake2b(b"str:1:aint:1:7", digest_size=16).digest()
-    philox = np.random.Philox(key=int.from_bytes(digest, "little"))
-    expected = philox.random_raw(5).tolist()
-    assert Stream("a", 7).words(5).tolist() == Stream("a", np.int64(7)).words(5).tolist() == expected
 
 
 @pytest.mark.parametrize(

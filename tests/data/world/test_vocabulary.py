@@ -2,8 +2,6 @@
 
 import itertools
 import re
-import subprocess
-import sys
 from importlib import resources
 from pathlib import Path
 
@@ -242,12 +240,3 @@ def test_every_file_is_a_table_of_plain_words():
         for row in rows:
             assert len(row) == width and all(re.fullmatch(word, cell) for cell in row), (path.name, row)
     assert {row[0] for row in lines("change_verbs.tsv")} == {"minus", "plus"}
-
-
-def test_import_pulls_in_nothing_heavy():
-    code = "import sys, ruleworld_data.world.vocabulary as v; v.load_vocabulary(); print('pyarrow' in sys.modules)"
-    command = [sys.executable, "-c", code]
-    run = subprocess.run(
-        command, capture_output=True, text=True, check=True, env={"PYTHONPATH": str(FOLDER.parents[1])}
-    )
-    assert run.stdout.strip() == "False"

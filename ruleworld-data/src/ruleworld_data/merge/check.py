@@ -67,6 +67,12 @@ def sub_questions(question: str) -> list[str]:
     )
 
 
+def rewording_prompt(question: str) -> str:
+    """Return what to ask a language model for a rewording of a merged template question, whose parts it names."""
+    text = resources.files(__package__).joinpath("prompt.txt").read_text(encoding="utf-8").strip()
+    return text.replace("{questions}", "\n".join(f"- {part}" for part in sub_questions(question)))
+
+
 def why_refused(question: str, wording: str) -> str | None:
     """Say why a rewording cannot replace a merged template question.
 
