@@ -12,6 +12,7 @@ from dynarule import PlusMemory, RuleAdapter, RuleBank, attach, dynarule_config,
 
 SEARCH, WIDTH, LAYER = 7, 20, 2
 PROMPT = [5, 9, 11, 13]
+MARK = {"shared_after": True, "score_weight": 3.0, "search_token": "w7"}
 TEXT = [*PROMPT, SEARCH, 21, 22, SEARCH, 31, 32, 33, SEARCH, 41]
 
 
@@ -210,14 +211,21 @@ def test_what_a_search_sees_of_a_text():
     torch.testing.assert_close(known[3].token_BC[0], states[0, 11])
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("llama", {}),
+        ("qwen3", {"shared_after": True, "score_weight": 3.0, "score_limit": 0.5}),
+        ("llama", MARK),
+    ],
+)
 @torch.no_grad()
-def test_token_by_token_finds_what_the_whole_text_does(tiny_model, bank, near, in_pieces, family):
+def test_token_by_token_finds_what_the_whole_text_does(tiny_model, bank, near, in_pieces, family, changes):
     """Rows of different lengths, padded on the left, whose searches stand at different places."""
     model = tiny_model(family)
     ids = torch.tensor([TEXT, [0, 0, *PROMPT[:2], 22, SEARCH, 23, 24, 25, SEARCH, 33, 34, 42]])
     mask = (ids > 0).long()
-    with attach(model, PlusMemory(planning(model), bank, SEARCH)) as memory:
+    with attach(model, PlusMemory(planning(model, **changes), bank, SEARCH)) as memory:
         stepwise = in_pieces(model, ids, mask, [4, *[1] * 9])
         steps = {(each.row, each.step): each for each in memory.trace}
         memory.question_mask_BT = (torch.arange(ids.shape[1]) < 4) & mask.bool()
@@ -228,6 +236,23 @@ def test_token_by_token_finds_what_the_whole_text_does(tiny_model, bank, near, i
         assert (each.ids, each.backward) == (other.ids, other.backward)
         assert near(each.scores, other.scores, units=500)
     assert near(stepwise[mask.bool()], whole[mask.bool()], units=2000)
+
+
+@torch.no_grad()
+def test_scores_say_which_of_the_kept_rules_are_read(tiny_model, bank, near):
+    """So much weight leaves the best alone; where a mark opens the answer, a prompt reads none."""
+    model, ids = tiny_model("llama"), torch.tensor([TEXT])
+    base, logits = model(ids).logits, {}
+    for name, changes in {"one": {"top_k": 1}, "best": {"score_weight": 1e6}, "mark": MARK}.items():
+        memory = PlusMemory(planning(tiny_model("llama"), **{"shared_after": True} | changes), bank, SEARCH)
+        memory.question_mask_BT = torch.arange(len(TEXT))[None] < len(PROMPT)
+        with attach(memory.adapter.model, memory):
+            logits[name] = memory.adapter.model(ids).logits
+    assert near(logits["best"], logits["one"], units=2000)
+    asked = len(PROMPT)
+    assert near(logits["mark"][:, :asked], base[:, :asked], units=2000)
+    assert not near(logits["mark"][:, asked:], base[:, asked:], units=2000)
+    assert not near(logits["one"][:, :asked], base[:, :asked], units=2000)
 
 
 @torch.no_grad()
@@ -265,6 +290,10 @@ def test_an_adapter_that_looks_ahead_is_saved_with_its_maps(tiny_model, bank, tm
         ({"search_heads": 0}, "lookahead needs heads that read the text"),
         ({"search_heads": 0, "lookahead": 0, "search_offsets": 8}, "search_offsets needs heads that read"),
         ({"confidence_layer": None}, "search_heads read at the confidence layer"),
+        (
+            {"search_heads": 0, "lookahead": 0, "score_weight": 1.0},
+            "score_weight is of scores that search_heads",
+        ),
         ({"lookahead": -1}, "lookahead must be a whole number from 0 to 1,048,576, got -1"),
         ({"lookahead_width": 0}, "lookahead_width must be a whole number from 1 to 1,048,576, got 0"),
     ],

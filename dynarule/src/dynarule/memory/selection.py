@@ -55,9 +55,14 @@ class LayerMemory:
         """Return whether a layer reads rules in this forward."""
         raise NotImplementedError
 
-    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, int]:
-        """Return keys and values (B or 1, H, R, D), what is visible (B, T, R) or None, and how many a token reads."""
+    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, float | Tensor]:
+        """Return keys and values (B or 1, H, R, D), what is visible (B, T, R) or None, and what is added to scores."""
         raise NotImplementedError
+
+    def length_shift(self, count: int) -> float:
+        """Return what is added to the scores of rules of which a token reads so many."""
+        shift = self.config.length_shift
+        return 0.0 if shift is None else math.log(shift) - math.log(count)
 
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | RuleTokens | None:
         """Return what a layer's attention reads besides the text; None if it holds no rules."""
@@ -65,15 +70,9 @@ class LayerMemory:
         if projection is None or not self.holds(layer):
             return None
         query_BHTD = projection.query(hidden_BTC, getattr(block, "q_norm", None))
-        key_BHRD, value_BHRD, visible_BTR, count = self.rules(layer, query_BHTD)
-        shift = self.config.length_shift
-        return AttendedRules(
-            query_BHTD,
-            key_BHRD.to(query_BHTD.dtype),
-            value_BHRD.to(query_BHTD.dtype),
-            visible_BTR,
-            0.0 if shift is None else math.log(shift) - math.log(count),
-        )
+        key_BHRD, value_BHRD, visible_BTR, shift = self.rules(layer, query_BHTD)
+        key_BHRD, value_BHRD = key_BHRD.to(query_BHTD.dtype), value_BHRD.to(query_BHTD.dtype)
+        return AttendedRules(query_BHTD, key_BHRD, value_BHRD, visible_BTR, shift)
 
 
 def check_bank(adapter: RuleAdapter, bank: RuleBank) -> None:

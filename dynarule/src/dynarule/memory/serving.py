@@ -21,8 +21,11 @@ from ..bank.bank import RuleBank
 from ..config import DynaRuleConfig
 from .selection import LayerMemory, check_bank, mean_query, project
 
-KeysValues = tuple[Tensor, Tensor]
-"""Keys and values of the rules that a layer keeps, (B, H, K, D); B is 1 where all rows keep all rules."""
+Kept = tuple[Tensor, ...]
+"""Keys and values of the rules that a layer keeps, (B, H, K, D); B is 1 where all rows keep all rules.
+
+A third one, if any, is added to their scores, (B, 1, K, 1).
+"""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class RuleMemory(LayerMemory):
         self.search_token_id = search_token_id
         self.trace: list[Retrieval] = []
         self.question_mask_BT: Tensor | None = None
-        self._kept: dict[int, KeysValues] = {}
+        self._kept: dict[int, Kept] = {}
         # What the confidence layer kept at the prompt (0) and at each <search> of this forward.
         self._chosen: dict[int, Tensor] = {}
         self._search_BT = torch.zeros(0, 0, dtype=torch.bool)
@@ -167,15 +170,17 @@ class RuleMemory(LayerMemory):
         """Return whether a layer reads rules; those added to an empty bank are seen from the next question on."""
         return layer in self._kept or (len(self.bank) > 0 and self._question_BT is not None)
 
-    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, int]:
+    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, float | Tensor]:
         """Return what a layer keeps, selected anew at prefill and at a ``<search>``."""
         if self._question_BT is not None:
             self._asked[layer] = mean_query(query_BHTD, self._question_BT)
             self._kept[layer] = self._select(layer, self._asked[layer])
-        (key, value), visible = self._kept[layer], None
+        kept, visible = self._kept[layer], None
         if self._searches and layer in self._updated and len(self.bank):
-            (key, value), visible = self._select_again(layer, query_BHTD)
-        return key, value, visible, self._kept[layer][0].shape[2]
+            kept, visible = self._select_again(layer, query_BHTD)
+        key, value, *shifts = kept
+        shift = shifts[0].transpose(2, 3) if shifts else self.length_shift(self._kept[layer][0].shape[2])
+        return key, value, visible, shift
 
     def _each_search(self) -> Iterator[tuple[int, Tensor, Tensor]]:
         """Yield the number of a search, which rows have so many in this forward, and where: (B,) each."""
@@ -192,7 +197,7 @@ class RuleMemory(LayerMemory):
             return query_BHD  # of a token that is trained for later steps
         return torch.where(self._opens_B[:, None, None], self._asked[layer].to(query_BHD), query_BHD)
 
-    def _select_again(self, layer: int, query_BHTD: Tensor) -> tuple[KeysValues, Tensor | None]:
+    def _select_again(self, layer: int, query_BHTD: Tensor) -> tuple[Kept, Tensor | None]:
         """Select at every ``<search>`` of this forward; each token sees the set of the last one before it."""
         search_BT, latest = self._search_BT, self._kept[layer]
         sets = [latest]
@@ -202,16 +207,14 @@ class RuleMemory(LayerMemory):
         self._kept[layer] = latest
         if search_BT.shape[1] == 1:
             return latest, None
-        key, value = (
+        kept = tuple(
             torch.cat([part.expand(len(search_BT), -1, -1, -1) for part in side], 2)
             for side in zip(*sets, strict=True)
         )
-        sizes = torch.tensor([key.shape[2] for key, _ in sets], device=search_BT.device)
-        return (key, value), search_BT.cumsum(-1)[:, :, None] == torch.repeat_interleave(sizes)
+        sizes = torch.tensor([key.shape[2] for key, *_ in sets], device=search_BT.device)
+        return kept, search_BT.cumsum(-1)[:, :, None] == torch.repeat_interleave(sizes)
 
-    def _select(
-        self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0
-    ) -> KeysValues:
+    def _select(self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0) -> Kept:
         """Keep each row's best K rules of the whole bank, and project only those; without a K, all of them once."""
         projection, rows_BK = self.adapter[layer], self._find(layer, query_BHD, has_B, number)
         key_BKF, value_BKF = project(projection, self.bank.keys_at(rows_BK), self.bank.values_at(rows_BK))
@@ -298,7 +301,7 @@ def real_tokens(like_BT: Tensor, attention_mask: Tensor | None) -> Tensor:
     return attention_mask[:, -like_BT.shape[1] :].bool()
 
 
-def _where(has_B: Tensor, new: KeysValues, old: KeysValues) -> KeysValues:
+def _where(has_B: Tensor, new: Kept, old: Kept) -> Kept:
     if new[0].shape[1:] != old[0].shape[1:]:  # the bank grew or shrank below K in between
         if bool(has_B.all()):
             return new
@@ -307,4 +310,4 @@ def _where(has_B: Tensor, new: KeysValues, old: KeysValues) -> KeysValues:
             "keep at least top_k rules in the bank, or generate one row at a time"
         )
     choose = has_B[:, None, None, None]
-    return torch.where(choose, new[0], old[0]), torch.where(choose, new[1], old[1])
+    return tuple(torch.where(choose, one, other) for one, other in zip(new, old, strict=True))

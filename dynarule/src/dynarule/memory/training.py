@@ -129,7 +129,7 @@ class TrainingMemory(LayerMemory):
         """Return whether a layer reads rules of the loaded batch."""
         return self._loaded is not None and len(self.batch.keys_MP) > 0
 
-    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, int]:
+    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, float | Tensor]:
         """Return what a layer keeps of the pool, and leave its scores behind."""
         projection = self.adapter[layer]
         # Gradient checkpointing runs this again in the backward pass: selections and scores stay the first ones.
@@ -140,7 +140,8 @@ class TrainingMemory(LayerMemory):
         if layer == self.config.confidence_layer:
             scores = self._score(projection, query_BHTD, key_BKF, rows_BK)
             self.scores = self.scores or scores
-        return projection.heads(key_BKF), projection.heads(value_BKF), None, rows_BK.shape[1]
+        shift = self.length_shift(rows_BK.shape[1])
+        return projection.heads(key_BKF), projection.heads(value_BKF), None, shift
 
     def _keeps_all(self) -> bool:
         top_k = self.config.top_k

@@ -25,7 +25,7 @@ class PlusConfig(DynaRuleConfig):
     """A `DynaRuleConfig` with what goes beyond the paper; at its defaults it is the paper's."""
 
     reading: Reading = "vector"  # type: ignore[misc]  # what is read of a kept rule: one value, or its tokens' own states
-    score_weight: float = 0.0  # of a kept rule's score, in the attention to its tokens; 0: none
+    score_weight: float = 0.0  # of a kept rule's score, in the attention to it; 0: none
     score_limit: float | None = None  # most that a score takes from that attention; None: any amount
     together: bool = False  # rules found together are read as one text, as in a prompt
     word_weight: float = 0.0  # of words that text and rules share, in what a search finds; 0: none
@@ -47,10 +47,12 @@ class PlusConfig(DynaRuleConfig):
                 raise ValueError(f"{name} needs heads that read the text; set search_heads, such as 4")
         if self.search_heads and self.confidence_layer is None:
             raise ValueError("search_heads read at the confidence layer; set confidence_layer")
+        if self.score_weight and not (self.search_heads or self.reading == "tokens"):
+            raise ValueError("score_weight is of scores that search_heads find; set search_heads, such as 4")
         for name in ("score_weight", "word_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
-        for name in ("together", "score_weight", "word_weight"):
+        for name in ("together", "word_weight"):
             if getattr(self, name) and self.reading != "tokens":
                 raise ValueError(f'{name} is for rules that are read as tokens; set reading to "tokens"')
         if self.score_limit is not None and not 0 < self.score_limit < math.inf:
@@ -74,8 +76,8 @@ class PlusConfig(DynaRuleConfig):
 
     @property
     def question_opening(self) -> str:
-        """Where rules' tokens are read, a line end: they stand before the question, one rule a line."""
-        return "\n" if self.reading == "tokens" else ""
+        """A line end: rules read as tokens stand before the question, one a line; one search serves both readings."""
+        return "\n" if self.reading == "tokens" or self.search_heads else ""
 
 
 class PlusProjection(RuleProjection):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..attention import AttendedRules, RuleTokens
 from ..bank.index import rule_scores
 from ..kernels import largest
-from ..memory.serving import Retrieval, RuleMemory, real_tokens
+from ..memory.serving import Kept, Retrieval, RuleMemory, real_tokens
 from .config import PlusConfig, PlusProjection
 from .lookahead import Tables, planned
 from .reader import SearchContext, SearchInput
@@ -20,6 +20,8 @@ from .words import SearchText, Words, words_of
 
 MIN_LEVEL_WEIGHT = 1e-3
 """Weight of backward levels up to which words count nothing in them."""
+UNREAD = -1e4
+"""Added to a score: the rule is not read."""
 TRACED_RULES = 4
 """Rules of a backward level in a trace."""
 
@@ -62,6 +64,9 @@ class PlusMemory(RuleMemory):
         self._context = SearchContext()
         self._inputs: list[SearchInput] = []  # of the prompt (0) and of each <search> of this forward
         self._results: dict[int, SearchResult] = {}
+        self._shifts: dict[
+            int, Tensor
+        ] = {}  # of the rules that the prompt (0) and each <search> of this forward keep
         self._tables_made: tuple[int, Tables] | None = None
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
@@ -109,6 +114,25 @@ class PlusMemory(RuleMemory):
             backward = [level[at] for level in best]
             self._results[row] = SearchResult(dict(zip(rules, scores, strict=True)), read, way, backward)
         return scores_NK, rules_NK
+
+    def _select(self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0) -> Kept:
+        """Keep each row's best K rules, with what their scores add to those of attention.
+
+        A value cannot tell which of several that look alike was meant, and finding does. What a prompt finds is not
+        read where a mark of the base's own opens the answer, and searches once more.
+        """
+        kept = super()._select(layer, query_BHD, has_B, number)
+        weight, limit = self.config.score_weight, self.config.score_limit
+        if not weight:
+            return kept
+        if layer == self.config.confidence_layer:
+            shift_BK = kept[0].new_zeros(len(self._steps_B), kept[0].shape[2])
+            for row in self._rows_of(has_B):
+                scores_K = shift_BK.new_tensor(list(self._results[row].scores.values()))
+                shift_BK[row] = (weight * (scores_K - scores_K.max())).clamp_min(-limit if limit else UNREAD)
+            opens = self.config.search_token is not None and self.config.search_id is None
+            self._shifts[number] = shift_BK if number or not opens else torch.full_like(shift_BK, UNREAD)
+        return *kept, self._shifts[number][:, None, :, None]
 
     def search_texts(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
         """Return what each search goes by in words; token memory alone knows the text."""
