@@ -6,7 +6,6 @@ Forward chaining over the sentences themselves, which reads no code of the packa
 import json
 import re
 from collections import Counter
-from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ BOOKS = {
     },
 }
 SUBJECT = re.compile(r"^the \w+ (?:is |was )?")
-NUMBER = re.compile(r"\d[\d.]*(?<!\.)")
 
 
 @pytest.fixture(params=BOOKS)
@@ -76,15 +74,6 @@ def test_rules_share_premises_and_make_chains(book):
     )  # thresholds, or places with numbers
 
 
-def test_nothing_that_follows_from_one_fact_is_said_twice_with_another_value(book):
-    rules = dict(enumerate(book[0]))
-    for premise, _ in rules.values():
-        conclusions = [rules[i][1].split() for i in fired([premise], rules)]
-        for one, other in combinations(conclusions, 2):
-            if len(one) == len(other):
-                assert sum(a != b for a, b in zip(one, other, strict=True)) > 1, (premise, one, other)
-
-
 def test_ten_questions_of_each_number_of_steps(book):
     rules, rows = book
     assert len({row["question"] for row in rows}) == len(rows)
@@ -117,45 +106,3 @@ def test_the_gold_rules_derive_the_answer_and_nothing_else_does(book):
         for answer, end in zip(row["answers"], ends, strict=True):
             assert [i for i in follows if says(rules[i][1], answer)] == [end], row
             assert not says(row["question"], answer), row
-
-
-def test_a_step_says_its_rule_with_the_names_of_the_question(book):
-    rules, rows = book
-    for row in rows:
-        for step, i in zip(row["steps"], row["gold"], strict=True):
-            assert re.fullmatch(r"[A-Z].+, so .+\.", step["text"]), step
-            then = step["text"].split(", so ")[1]
-            values = re.findall(r"[\d:]*\d|[A-Z][\w-]*", rules[i][1])
-            assert all(says(then, value) for value in values), (step, rules[i])
-            words = set(re.findall(r"\w{4,}", rules[i][1])) - {"reader", "patient", "parcel", "item"}
-            assert len([word for word in words if word in then]) >= len(words) / 2, (step, rules[i])
-        ends = row["steps"] if row["parallel"] else row["steps"][-1:]
-        assert all(says(s["text"], answer) for s, answer in zip(ends, row["answers"], strict=True)), row
-
-
-BOUNDS = {
-    r"(?:above|more than|longer than) ([\d.]+)": lambda n, low: n > low,
-    r"(?:below|before|less than) ([\d.]+)": lambda n, high: n < high,
-    r"([\d.]+) or more": lambda n, low: n >= low,
-    r"([\d.]+) to ([\d.]+)": lambda n, low, high: low <= n <= high,
-}
-
-
-def within(fact: str, n: float) -> bool | None:
-    """Whether a number is within the bound that a fact states; None where it states none."""
-    for pattern, holds in BOUNDS.items():
-        if bound := re.search(pattern, fact):
-            return holds(n, *map(float, bound.groups()))
-    return None
-
-
-def test_a_number_in_a_question_is_on_the_side_of_the_threshold_that_it_is_said_to_be(book):
-    """The first step names the question's own number first, then the bound."""
-    compared = 0
-    for row in book[1]:
-        fact, first = row["given"][0], row["steps"][0]["text"]
-        numbers = NUMBER.findall(first.split(", so ")[0])
-        if within(fact, 0) is not None and numbers[0] not in NUMBER.findall(fact):
-            assert within(fact, float(numbers[0])) and says(row["question"], numbers[0]), row
-            compared += 1
-    assert compared >= 4

@@ -2,8 +2,6 @@
 
 import functools
 import json
-import os
-import platform
 import shutil
 from dataclasses import replace
 
@@ -48,25 +46,6 @@ def reference(folder, text, tokens):
         if ids[-1] == tokenizer.eos_token_id:
             break
     return tokenizer.decode(ids[start:], skip_special_tokens=True), len(ids) - start
-
-
-def resident():
-    """Bytes of this process that are in memory."""
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.mark.skipif("glibc" not in platform.libc_ver(), reason="glibc keeps gaps")
-def test_a_batch_gives_memory_back(backend, prompts):
-    """Gaps as growing caches leave them: a hundred megabytes, between pieces that stay."""
-    list(backend.generate(prompts[:1], Decoding(2)))
-    pieces = [b"x" * 100_000 for _ in range(1200)]
-    kept = pieces[::50]
-    del pieces
-    before = resident()
-    list(backend.generate(prompts[1:2], Decoding(2)))
-    assert before - resident() > 60_000_000
-    assert {len(piece) for piece in kept} == {100_000}
 
 
 def test_a_model_asks_for_rules_where_somebody_answers(workspace):

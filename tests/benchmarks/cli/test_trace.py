@@ -2,12 +2,11 @@
 
 import json
 import re
-import shutil
 
 import pytest
 from ruleworld_data.questions import training_text
 from rwbench.cli.app import app
-from rwbench.cli.trace import _find_run, describe
+from rwbench.cli.trace import describe
 from rwbench.methods import Method, Output, StepTrace, component
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
@@ -99,21 +98,3 @@ def test_whether_searches_are_steps_is_the_method_s_to_say(runs, workspace):
 def test_mistakes_say_what_there_is(runs, words, message):
     done = rwbench(runs, *words)
     assert done.exit_code == 2 and message in done.stderr
-
-
-def test_a_run_is_named_by_its_folder_or_is_the_plain_one_on_the_most_rules(runs, tmp_path):
-    shutil.copytree(runs, tmp_path / "runs")
-    (other,) = (r["run_id"] for r in find_results(runs) if r["spec"]["method"]["name"] == "retrieve")
-    assert rwbench(tmp_path / "runs" / other, "--method", "retrieve").exit_code == 0
-    nowhere = rwbench(tmp_path / "none")
-    assert nowhere.exit_code == 2 and "there is no folder" in nowhere.stderr
-    (tmp_path / "runs" / other / "samples.jsonl").unlink()
-    done = rwbench(tmp_path / "runs" / other, "--method", "retrieve")
-    assert done.exit_code == 2 and "no samples beside its results" in done.stderr
-
-    def run(number, label, size=100):
-        setting = {"pool_size": size, "representation": "nl", "split": "mini"}
-        return {"run_id": number, "method": {"label": label}, "spec": {"method": {"name": "x"}} | setting}
-
-    made = [run("a", "DynaRule+, tiny, no look-ahead"), run("b", "DynaRule+, tiny"), run("c", "D", 50)]
-    assert _find_run(made, tmp_path, "x", None, "nl")["run_id"] == "b"

@@ -3,8 +3,7 @@
 import hashlib
 import json
 
-import numpy as np
-from documents import FEWEST, Mixture, batches, draw_block, lookalikes, request_text
+from documents import FEWEST, Mixture, batches, draw_block, request_text
 from ruleworld_data.fresh import fresh_worlds
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.questions import training_text
@@ -67,25 +66,6 @@ def test_a_request_says_no_more_than_is_known_and_brings_its_rule(writer):
     assert requests > 100
     giver = {"type": "entity2attr", "premise_fol": "Tiny_cat(A)", "attribute": "solar thumb"}
     assert request_text(giver, "fol") == "Tiny_cat(A), Solar_thumb"
-
-
-def test_rules_beside_the_gold_ones_may_be_those_that_a_search_brings_too(writer):
-    (world,) = fresh_worlds(9, 1, {}, n_rules=120)
-    rules, gold = world.rules.to_pylist(), np.arange(120) % 40 == 3
-    premises = {rule["premise_fol"] for rule in np.array(rules)[gold]}
-    things = {rule["attribute"] for rule in np.array(rules)[gold]} - {None}
-    alike = [rule["premise_fol"] in premises or rule["attribute"] in things for rule in rules]
-    assert lookalikes(world.rules, gold).tolist() == [a and not g for a, g in zip(alike, gold, strict=True)]
-    shares = []
-    for share in (0.0, 1.0):
-        block = draw_block(
-            writer, 7, 1, Mixture(questions=1.0, fol=0.0, asked=1, beside=8, alike=share), 20_000
-        )
-        begun = [
-            [rule.split(",")[0] for rule in t.split("\n\n")[0].split("\n")] for t in texts_of(writer, block)
-        ]
-        shares.append(sum(len(rules) - len(set(rules)) for rules in begun) / sum(map(len, begun)))
-    assert shares[1] > 2 * shares[0], shares
 
 
 def test_no_rule_or_question_is_the_benchmarks_and_no_word_falls_to_pieces(writer):

@@ -8,7 +8,7 @@ import pytest
 from plain import DOMAINS, HELD_OUT, NO_RULE, UNKNOWN, VALUES, Claim, PlainWorld, Rule, fill
 from rwbench.run.books import book_rules
 from rwbench.spec import BOOKS, VALIDATION_BOOKS
-from wording import FRAMES, KINDS, MORE_KINDS, plain_questions, plain_world
+from wording import KINDS, MORE_KINDS, plain_questions, plain_world
 
 ALLOWED = """after again allowed assigned been before blue brings brought call called carries city colour come cracked
 does done during enters entrusted euros fewer final first followed from gives goes have high into last long loose made
@@ -121,18 +121,6 @@ def test_exceptions_two_premises_and_sums():
     )
     answers = {sums.question(random.Random(i), 1, "compare")["answers"][0] for i in range(30)}
     assert {"55", "15"} < answers and all(a in ("55", "15") or a.isalpha() for a in answers)
-
-
-def test_facts_of_a_domain_are_told_apart_and_frames_hold_both_clauses():
-    for domain in DOMAINS:
-        for fact in domain.facts:
-            assert fact.role in ("start", "middle", "end")
-            assert bool(fact.said) == (fact.role != "end") and bool(fact.ask) == (fact.role != "start")
-            same = [each for each in domain.facts if re.fullmatch(pattern(each.rule), fact.rule)]
-            assert same == [fact], (domain.name, fact.rule)
-            if fact.role == "middle":
-                assert len(fact.values) >= 6
-    assert all(len(re.findall("{[pP]}", f)) == len(re.findall("{[cC]}", f)) == 1 for f in FRAMES)
 
 
 def test_domains_of_validation_share_no_nouns_with_those_of_training():

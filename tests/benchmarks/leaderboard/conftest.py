@@ -87,7 +87,7 @@ def hand_in():
     """A function that writes the submission of a run folder and returns its folder."""
 
     def write(run, root, slug=None, **changes):
-        return submit(*read_run([run]), WORDS | changes, root, slug)
+        return submit(*read_run(run), WORDS | changes, root, slug)
 
     return write
 

@@ -98,7 +98,7 @@ def next_data(monkeypatch):
 def test_a_board_of_two_versions_of_the_data(submissions, next_data, runs, tmp_path):
     """Each entry is asked in its own version and ranked in it alone; the newest data come first."""
     root = shutil.copytree(submissions, tmp_path / "submissions")
-    spec, samples = read_run([runs["naive"]])
+    spec, samples = read_run(runs["naive"])
     words = json.loads((root / "2026-11-28_naive/submission.json").read_text()) | {"date": "2026-12-01"}
     del words["spec"]
     words["name"] = "BM25, next data"

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from rwbench.cli.app import app
-from rwbench.leaderboard import rounds
 from rwbench.leaderboard.rounds import (
     drop,
     enter_round,
@@ -176,24 +175,6 @@ def test_an_entry_is_a_hash_that_no_other_can_open_until_the_reveal(played, fold
     scored = score_round(folder, place / "submissions")
     assert [score["public"] for score in scored["scores"]] == [BM25]
     assert scored["unopened"] == ["2026-11-28_naive"]
-
-
-def test_entries_that_come_late_change_or_are_no_predictions_do_not_count(folder):
-    entry = folder / "entries" / f"{BM25}.jsonl"
-    late = shutil.copy(entry, entry.with_name("2026-11-28_naive.jsonl"))
-    with pytest.raises(ValueError, match="is not what a hash was handed in of before the reveal"):
-        score_round(folder, folder.parent.parent / "submissions")
-    late.unlink()
-    entry.write_text(entry.read_text() + '{"id": "x", "retrieved": [[1, 1]]}\n')
-    done = command("score", folder)
-    assert done.exit_code == 2
-    assert "is not what a hash was handed in of before the reveal" in done.stderr
-    assert not (folder / "scores.json").exists()
-    public = json.loads((folder / "round.json").read_text())
-    public["revealed"]["entries"][BM25] = rounds.entry_sha256(entry)
-    (folder / "round.json").write_text(json.dumps(public))
-    with pytest.raises(ValueError, match="line 51: a search must name each rule once"):
-        score_round(folder, folder.parent.parent / "submissions")
 
 
 def test_steps_have_an_order_and_are_taken_once(folder, played, tmp_path):

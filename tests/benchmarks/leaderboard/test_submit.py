@@ -98,25 +98,21 @@ def test_what_cannot_be_submitted_is_named_and_leaves_nothing(runs, hand_in, ent
         hand_in(runs["bm25"], entry.folder.parent, "bm25")
 
 
-def test_of_all_that_lies_in_a_folder_the_run_is_submitted(runs, tmp_path):
-    """As the shell gives `runs/*`, with a report and a folder of something else beside the run."""
-    run = shutil.copytree(runs["bm25"], tmp_path / "runs" / runs["bm25"].name)
-    (tmp_path / "runs/report.html").write_text("<p>")
-    (tmp_path / "runs/notes").mkdir()
-    words = ["--name", "BM25", "--submitter", "Me", "--description", "It ranks."]
-
-    def command(*paths):
-        return CliRunner().invoke(
-            app, ["submit", *map(str, paths), *words, "--to", str(tmp_path / "out"), "--no-searches"]
-        )
-
-    done = command(run, runs["random"])
-    assert done.exit_code == 2 and "2 of these 2 paths are run folders" in done.stderr
-    done = command(*sorted((tmp_path / "runs").iterdir()))
+def test_the_command_submits_a_run_with_or_without_its_searches(runs, tmp_path):
+    words = [
+        "submit",
+        str(runs["bm25"]),
+        "--submitter",
+        "Me",
+        "--description",
+        "It ranks.",
+        "--to",
+        str(tmp_path / "out"),
+    ]
+    done = CliRunner().invoke(app, [*words, "--name", "BM25", "--no-searches"])
     # rankings are all that this method has
     assert done.exit_code == 2 and "there are neither answers nor rules found" in done.stderr
-    words[1] = "BM25 with searches"
-    done = CliRunner().invoke(app, ["submit", str(run), *words, "--to", str(tmp_path / "out")])
+    done = CliRunner().invoke(app, [*words, "--name", "BM25 with searches"])
     assert done.exit_code == 0 and len(list((tmp_path / "out").iterdir())) == 1, done.output
 
 

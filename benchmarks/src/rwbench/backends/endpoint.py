@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 CONCURRENCY = "RWBENCH_CONCURRENCY"
 TIMEOUT = "RWBENCH_TIMEOUT"
 TRIES = "RWBENCH_TRIES"
-HOPELESS_IN_A_ROW = 5
-"""Questions in a row without an answer, for reasons that the next one shares, after which a run stops."""
 FAILED_IN_A_ROW = 10
 """Questions in a row without an answer for any reason, each tried `TRIES` times, after which a run stops."""
 _failing: Counter[tuple[str, str]] = Counter()
@@ -120,16 +118,9 @@ class Endpoint(Backend):
             )
         except ValueError as error:  # of the environment: the same for every question
             raise GoneError(str(error)) from None
-        hopeless_in_a_row = 0
         # the client ends first: what waits in the threads then fails at once
         with ThreadPoolExecutor(_concurrency()) as threads, client:
-            for completion, hopeless in threads.map(partial(self._complete, client, decoding), prompts):
-                hopeless_in_a_row = hopeless_in_a_row + 1 if hopeless else 0
-                if hopeless_in_a_row >= min(HOPELESS_IN_A_ROW, len(prompts)):
-                    raise GoneError(
-                        f"{self.url} gives no answers ({completion.error}); check the URL, the model's name and the "
-                        "key in RULEWORLD_API_KEY"
-                    )
+            for completion in threads.map(partial(self._complete, client, decoding), prompts):
                 self._count_failures(completion)
                 yield completion
 
@@ -148,8 +139,8 @@ class Endpoint(Backend):
                 f"it answers again; for a slow one set {TIMEOUT} to more seconds, or {CONCURRENCY} to fewer at once"
             )
 
-    def _complete(self, client: ChatClient, decoding: Decoding, prompt: Prompt) -> tuple[Completion, bool]:
-        """Return the completion of a prompt, and whether the next question will fare no better."""
+    def _complete(self, client: ChatClient, decoding: Decoding, prompt: Prompt) -> Completion:
+        """Return the completion of a prompt; a GoneError if the next question would fare no better."""
         from ruleworld_data.io import NoAnswerError
 
         begun = [{"role": "assistant", "content": prompt.begun}] if prompt.begun else []
@@ -165,14 +156,19 @@ class Endpoint(Backend):
             reply = client.complete(body)
         except NoAnswerError as error:
             if error.status in (400, 413, 422) and any(mark in str(error).lower() for mark in _TOO_LONG):
-                return Completion(finish="context"), False
-            return Completion(finish="error", error=str(error)), error.hopeless
+                return Completion(finish="context")
+            if error.hopeless:
+                raise GoneError(
+                    f"{self.url} gives no answers ({error}); check the URL, the model's name and the key in "
+                    "RULEWORLD_API_KEY"
+                ) from None
+            return Completion(finish="error", error=str(error))
         seconds = 0.0 if reply.cached else time.perf_counter() - start
         text, counts = cut(reply.text, decoding.stop), (reply.prompt_tokens, reply.completion_tokens)
         cost = None
         if self.price_in is not None and self.price_out is not None:
             cost = (counts[0] * self.price_in + counts[1] * self.price_out) / 1e6
-        return Completion(text, reply.finish, *counts, seconds, reply.cached, cost), False
+        return Completion(text, reply.finish, *counts, seconds, reply.cached, cost)
 
 
 def _concurrency() -> int:

@@ -54,10 +54,9 @@ def list_names(as_json: JsonFlag = False) -> None:
     from ..models import added_models, shipped
     from ..recipes import recipes
     from ..retrievers import Retriever
-    from ..run.folder import natural_order
 
     groups: dict[str, dict[str, str]] = {
-        "recipes": {name: recipes.get(name).help for name in sorted(recipes.items(), key=natural_order)}
+        "recipes": {name: made.help for name, made in recipes.items().items()}
     }
     for title, family in (("methods", Method), ("retrievers", Retriever), ("backends", Backend)):
         entries: dict[str, type] = family.registry.items()

@@ -84,10 +84,7 @@ def import_(
 
 @app.command()
 def submit(
-    run: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN", help="Folder of one finished run; what is no run folder is ignored."),
-    ],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
     name: Annotated[str, typer.Option(help="The method, as the board shows it.")],
     submitter: Annotated[str, typer.Option(help="Person or team.")],
     description: Annotated[str, typer.Option(help="One or two sentences.")],

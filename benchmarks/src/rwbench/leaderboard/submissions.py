@@ -205,23 +205,14 @@ def submit(
     return folder
 
 
-def read_run(paths: Sequence[Path]) -> tuple[RunSpec, list[Sample]]:
-    """Return spec and samples of the one finished run among paths, as a shell gives them for ``runs/*``.
-
-    A ValueError if there is not one, a FileNotFoundError if it is not finished.
-    """
-    runs = [path for path in paths if (path / SPEC_FILE).is_file()] if len(paths) > 1 else list(paths)
-    if len(runs) != 1:
-        raise ValueError(
-            f"{len(runs)} of these {len(paths)} paths are run folders; a submission is of one run, so give one: "
-            "rwbench submit RUN"
-        )
-    results = read_results(runs[0])
+def read_run(folder: Path) -> tuple[RunSpec, list[Sample]]:
+    """Return spec and samples of a run's folder; a FileNotFoundError if it is not finished."""
+    results = read_results(folder)
     if results is None:
         raise FileNotFoundError(
-            f"{runs[0]} is no finished run; give one run folder, or finish it: rwbench run RECIPE"
+            f"{folder} is no finished run; give a run folder, or finish it: rwbench run RECIPE"
         )
-    return RunSpec.from_dict(results["spec"]), read_samples(runs[0] / SAMPLES_FILE)
+    return RunSpec.from_dict(results["spec"]), read_samples(folder / SAMPLES_FILE)
 
 
 def slug_of(text: str) -> str:

@@ -32,7 +32,7 @@ class MethodView(NamedTuple):
     @property
     def is_reference(self) -> bool:
         """Whether it is a ceiling or a floor, which competes with no method."""
-        return self.key.partition("#")[0] in (*CEILINGS, *FLOORS)
+        return self.key in (*CEILINGS, *FLOORS)
 
 
 @dataclass(frozen=True)
@@ -87,24 +87,19 @@ class Setting:
     def methods(self) -> dict[str, MethodView]:
         """Method -> view, best first: by the lead metric, then by the other, on the largest pools; floors last."""
         views: dict[str, MethodView] = {}
-        keys: Counter[str] = Counter()
         labels: Counter[str] = Counter()
         for run in self.runs:
             if self.method_of(run) not in views:
                 key, label = run["method"]["key"], run["method"]["label"]
                 if self.model is not None:
                     label = label.replace(f", {self.model}", "", 1)
-                keys[key] += 1
                 labels[label] += 1
-                # Two variants of one method get a style each; the labels of most already differ.
-                views[self.method_of(run)] = MethodView(
-                    key if keys[key] == 1 else f"{key}#{keys[key]}",
-                    label if labels[label] == 1 else f"{label} #{labels[label]}",
-                )
+                label = label if labels[label] == 1 else f"{label} #{labels[label]}"
+                views[self.method_of(run)] = MethodView(key, label)
 
         def place(item: tuple[str, MethodView]) -> tuple[bool, tuple[float, ...], str]:
             method, view = item
-            return view.key.partition("#")[0] in FLOORS, self._negative_means(method), view.label
+            return view.key in FLOORS, self._negative_means(method), view.label
 
         return dict(sorted(views.items(), key=place))
 

@@ -154,12 +154,12 @@ def headline(setting: Setting) -> str:
             shares[view] = " and ".join(f"{value} % ({form})" for form, value in values.items())
     contenders = [view for view in shares if not view.is_reference]
     references = [view for view in shares if view.is_reference]
-    references.sort(key=lambda view: view.key.partition("#")[0] in FLOORS)
+    references.sort(key=lambda view: view.key in FLOORS)
     sentences = []
     if contenders:
         best = contenders[0]
         # Several runs of one method are told apart by what their labels add: the plain one speaks for it.
-        plus = [view for view in contenders if view.key.partition("#")[0] == OURS]
+        plus = [view for view in contenders if view.key == OURS]
         ours = min(plus, key=lambda view: view.label.count(","), default=best)
         answers = setting.lead == ANSWERS
         verb, what = ("answers", "sub-questions rightly") if answers else ("ranks", "gold rules on top")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,8 +86,3 @@ def _check_spec(folder: Path, spec: RunSpec) -> None:
             f"{folder} holds a run of another spec: {field} is {theirs!r} there and {ours!r} here; "
             f"move that folder away, or choose another --out (this run is {spec.run_id})"
         )
-
-
-def natural_order(name: str) -> list[tuple[str, int]]:
-    """Return a sort key that puts table10 behind table2."""
-    return [(words, int(number or 0)) for words, number in re.findall(r"(\D*)(\d*)", name)]
