@@ -19,13 +19,30 @@ CHAINS = EnvConfig(("multi_hop_3",), reward=RewardWeights(exact=0.8, steps=0.1, 
 APART = "instances share no question, seeds no world, places tell nothing"
 
 
-def test_a_sound_environment_is_certified():
-    config = replace(CHAINS, access="tool")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"access": "tool"},
+        {"version": "1.2"},
+        {"version": "1.2", "dials": "words=1", "access": "tags"},
+        {"version": "1.2", "dials": "exceptions=2,words=0.8", "subtasks": ("exceptions_2",)},
+        {"version": "1.2", "dials": "compare=true", "subtasks": ("compare_3",), "form": "fol"},
+    ],
+)
+def test_a_sound_environment_is_certified(changes):
+    config = replace(CHAINS, **changes)
     found = certify(config, 24)
     assert found.passes and "All pass." in found.to_text(), found.to_text()
     assert {check["checked"] for check in found.checks.values()} == {24} and len(found.policies) == 2
     assert found.floor == pytest.approx(0.1)
     assert json.loads(json.dumps(found.to_dict()))["config"] == config.to_dict()
+
+
+def test_half_of_the_questions_that_may_have_no_answer_are_won_by_saying_so():
+    found = certify(
+        replace(CHAINS, version="1.2", dials="unknown=true", subtasks=("unknown_2", "multi_hop_2")), 24
+    )
+    assert found.failed == ["policy 'most frequent answer'"]
 
 
 def test_pools_that_begin_with_their_gold_rules_are_found(monkeypatch):

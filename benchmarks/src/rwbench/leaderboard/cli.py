@@ -22,7 +22,7 @@ app.add_typer(round_app, name="round")
 
 SUBMISSIONS = Path("benchmarks/leaderboard/submissions")
 Scale = Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")]
-Split = Annotated[str, typer.Option(help="Questions: heldout, mini or test.")]
+Split = Annotated[str, typer.Option(help="Questions: unseen (data 1.2), heldout, mini or test.")]
 PoolSize = Annotated[int, typer.Option(help="Rules per pool.")]
 Subtasks = Annotated[
     list[str] | None, typer.Option("--subtask", help="Sub-task; may be given several times. Default: all.")

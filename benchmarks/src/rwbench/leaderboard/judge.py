@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ruleworld_data.spec import SUBTASKS, data_version, num_rows
+from ruleworld_data.spec import HEADLINE_SPLITS, SUBTASKS, data_version, num_rows
 
 from ..methods import Method
 from ..recipes import SCOPES
@@ -22,7 +22,7 @@ from ..spec import DATA_VERSION, RunSpec, spec_differences
 from .files import ENTRY, HOW_TO_WRITE, SAMPLES, Refused, quote
 from .records import Record
 
-SPLITS = ("heldout", "mini", "test")
+SPLITS = ("unseen", "heldout", "mini", "test")
 """Splits on the board, in its order; train and validation are for building methods."""
 RELEASED = {"1.1.0": "2026-11-28"}
 """Versions of the data that the board takes, oldest first, and the day that each came out: no result is older."""
@@ -94,7 +94,7 @@ def check_spec(values: Any) -> RunSpec:
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         what = f"spec is not a run's ({quote(str(error))[1:-1]}), got {quote(values)}"
         raise Refused(f"{ENTRY}: {what}; {HOW_TO_WRITE}") from None
-    limit = HELD_OUT_LIMIT if (spec.split, spec.limit) == ("heldout", HELD_OUT_LIMIT) else None
+    limit = HELD_OUT_LIMIT if spec.split in HEADLINE_SPLITS[:2] and spec.limit == HELD_OUT_LIMIT else None
     ours = replace(ours, limit=limit, top_k=min(spec.top_k, MAX_TOP_K))
     wrong = spec_differences(spec.to_dict(), ours.to_dict())
     if spec.split not in SPLITS:

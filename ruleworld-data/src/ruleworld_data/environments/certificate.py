@@ -16,6 +16,7 @@ import numpy as np
 
 from ..questions import boxed
 from ..scoring.shortcuts import SHORTCUT_BAR
+from ..spec import UNKNOWN
 from ..verify import parse_rule_table
 from ..verify.asp import AspSolver
 from ..world.arrays import MAX_EFFECT
@@ -193,7 +194,10 @@ def _derived(config: EnvConfig, instances: Sequence[Instance]) -> Iterator[str]:
         pool = np.sort(world.pool(row, config))
         solver = AspSolver(parse_rule_table(world.rules.take(pool)))
         scopes = list(zip(one.metadata["facts"], one.metadata["queries"], strict=True))
-        values = [[name.lower().replace("_", " ") for name in names] for names in solver.answers(scopes)]
+        values = [
+            [name.lower().replace("_", " ") for name in names] or [UNKNOWN]
+            for names in solver.answers(scopes)
+        ]
         if values != [[answer] for answer in one.metadata["answers"]]:
             yield f"{one.metadata['id']}: clingo says {values}, the answers are {one.metadata['answers']}"
 

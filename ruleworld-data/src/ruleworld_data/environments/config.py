@@ -10,7 +10,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..questions.skeletons import shares_of
-from ..spec import SCALES, SUBTASKS, Dials, WorldSizes, check_count, check_name, check_seed, subtasks_of
+from ..spec import (
+    SCALES,
+    SUBTASKS,
+    VERSION,
+    Dials,
+    WorldSizes,
+    check_count,
+    check_name,
+    check_seed,
+    data_version,
+    subtasks_of,
+)
 
 __all__ = ["ACCESS", "FORMS", "EnvConfig", "RewardWeights", "WorldKey", "read_config"]
 
@@ -75,6 +86,7 @@ class WorldKey(NamedTuple):
     subtasks: tuple[str, ...]
     scale: str
     dials: Dials
+    version: str
 
 
 @dataclass(frozen=True)
@@ -91,6 +103,8 @@ class EnvConfig:
         About 2,000 or 100,235 rules a world.
     dials : str
         Where worlds depart from the paper's, as `ruleworld_data.spec.Dials.parse` reads it.
+    version : {"1.1", "1.2"}
+        Of the data: how rules and questions are worded, and which conventions the prompt states.
     form : {"nl", "fol"}
         How rules are written.
     access : {"prompt", "tool", "tags"}
@@ -114,6 +128,7 @@ class EnvConfig:
     seed: int = 0
     scale: str = "tiny"
     dials: str = ""
+    version: str = VERSION
     form: str = "nl"
     access: str = "prompt"
     pool_size: int = 100
@@ -133,6 +148,7 @@ class EnvConfig:
             raise ValueError(f"subtasks must name one sub-task or more, each once, got {names!r}")
         object.__setattr__(self, "subtasks", names)
         object.__setattr__(self, "dials", str(dials))
+        object.__setattr__(self, "version", data_version(self.version))
         if isinstance(self.reward, Mapping):
             object.__setattr__(self, "reward", _read(RewardWeights, self.reward, "reward part"))
         check_seed(self.seed)
@@ -159,7 +175,7 @@ class EnvConfig:
     @property
     def world_key(self) -> WorldKey:
         """What the worlds depend on."""
-        return WorldKey(self.seed, self.subtasks, self.scale, Dials.parse(self.dials))
+        return WorldKey(self.seed, self.subtasks, self.scale, Dials.parse(self.dials), self.version)
 
     @property
     def sizes(self) -> WorldSizes:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import tomllib
+from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from ..prompts import Template, answer_template, parse_template, with_refusal
+from ..prompts import Template, answer_template, with_refusal
 from ..questions import training_text
 from ..scoring import SCORER_VERSION
-from ..spec import VERSION, check_count
+from ..spec import check_count
 from ..text import parse_state
 from .config import EnvConfig
 from .worlds import place_of
 
 __all__ = ["SCHEMA", "Instance", "instance"]
 
-SCHEMA = f"ruleworld-environment/1 data/{VERSION} scorer/{SCORER_VERSION}"
-"""What a metadata record was written by: this format, the version of the data, and the scorer's."""
+SCHEMA = f"ruleworld-environment/2 scorer/{SCORER_VERSION}"
+"""What a metadata record was written by: this format, and the scorer's version; that of the data is an option."""
 
 
 class Instance(NamedTuple):
@@ -76,18 +78,24 @@ def instance(config: EnvConfig, index: int, template: Template | None = None) ->
     if config.access == "prompt":
         pool = world.pool(row, config)
         rules = world.texts(config.form)[pool].tolist()
-        prompt = (template or answer_template(VERSION)).render("answer", config.form, question, rules)
+        prompt = (template or answer_template(config.version)).render("answer", config.form, question, rules)
     else:
-        how = search_template().sections[config.access]
-        prompt = (template or search_template()).render("search", config.form, question, [how])
+        own, how = search_template(config.version, config.access)
+        prompt = (template or own).render("search", config.form, question, [how])
     answer = training_text(row, config.form, search_token=None)  # type: ignore[arg-type]
     return Instance(prompt.text, answer, metadata)
 
 
-@lru_cache(maxsize=1)
-def search_template() -> Template:
-    """Return the prompt of an environment whose rules are searched."""
-    return parse_template(files(__package__).joinpath("search.toml").read_bytes(), "search.toml")
+@lru_cache(maxsize=8)
+def search_template(version: str, access: str) -> tuple[Template, str]:
+    """Return the prompt for rules that are searched, with the conventions of the data, and how a search is written."""
+    text = tomllib.loads(files(__package__).joinpath("search.toml").read_text(encoding="utf-8"))
+    answer = answer_template(version)
+    told = {
+        form: whole[whole.index("How to use them:") :] for form, whole in answer.sections["answer"].items()
+    }
+    sections = {"search": {form: text["head"] + rest for form, rest in told.items()}}
+    return replace(answer, name="search", sections=sections), text[access]
 
 
 @lru_cache(maxsize=65_536)

@@ -42,7 +42,7 @@ class EnvWorld:
     def __init__(self, key: WorldKey, number: int) -> None:
         rows = dict.fromkeys(key.subtasks, world_questions(key))
         world, self.rules, questions = continent(
-            key.seed, number, rows, world_sizes(key.scale), dials=key.dials
+            key.seed, number, rows, world_sizes(key.scale), version=key.version, dials=key.dials
         )
         self.world_id = world.world_id
         self.rows: dict[str, list[dict[str, Any]]] = {

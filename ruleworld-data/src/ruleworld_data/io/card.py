@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -139,8 +139,29 @@ def card_text(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
         example_proof=f"```text\n{training_text(row)}\n```",
         **{f"{name}_table": text for name, text in tables.items()},
         shortcut_table=_table(["shortcut", "mean over sub-tasks", "highest sub-task"], *guesses),
+        summary=_summary(spec, stats, next(iter(known.values()))),
         unseen=unseen if "unseen" in splits_of(spec.version) else "",
         memory_table=_table(["sub-task", *columns], *remembered),
+    )
+
+
+def _summary(spec: WorldSpec, stats: BuildStats, memory_of: Mapping[str, Mapping[str, float]]) -> str:
+    """Return three sentences: what is new in this build, what is hard, and what memory is good for."""
+    dials = spec.dials
+    kinds = {
+        "one thing has several names": dials.words > 0,
+        "rules set others aside": dials.exceptions > 0,
+        "some questions no rule answers": dials.unknown,
+        "counts are compared and added up": dials.compare,
+    }
+    new = ", ".join(name for name, on in kinds.items() if on)
+    rules = sum(stats.rules["train"].values())
+    scores = [f"{of['all']:.2f} of `{split}`" for split, of in memory_of.items()]
+    return (
+        f"*New:* {new or 'nothing, this is the setting of the paper; dials make others'}.\n"
+        f"*Hard:* of {rules:,} rules a chain needs one a step, and all but the first are found by what the step\n"
+        "before concluded, not by the words of the question.\n"
+        f"*Memory:* who knows `train` by heart and reads no rule has {', '.join(scores)} right."
     )
 
 

@@ -69,8 +69,8 @@ def worded(answer: str, text: str) -> str:
     """
     from ..world.forms import other_names  # with numpy, which a scorer seldom needs
 
-    plain = re.sub("[^a-z]", " ", text.lower())  # as other names are, and as long as the text
-    names = (answer, *other_names().get(answer, ()))
+    plain = re.sub("[^a-z]", " ", text.lower())  # as other names are, but as long as the text
+    names = (name.replace(" ", " +") for name in (answer, *other_names().get(answer, ())))
     places = [match.span() for name in names for match in re.finditer(rf"\b{name}\b", plain)]
     last = max(places, key=lambda span: (span[1], -span[0]), default=None)
     return text[slice(*last)] if last else answer

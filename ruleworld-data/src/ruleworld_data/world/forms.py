@@ -186,7 +186,7 @@ def names_of(kind: str) -> dict[str, str]:
 
 @cache
 def other_names() -> dict[str, tuple[str, ...]]:
-    """Return the other names of every term and form of a verb by its usual one, as letters and spaces."""
+    """Return the other names of every term and form of a verb by its usual one, as letters with single spaces."""
     words, forms, others = load_vocabulary(), load_forms(), dict[str, list[str]]()
     for kind in ("entity", "state", "place", "attribute", "plural"):
         for name, usual in names_of(kind).items():
@@ -201,5 +201,6 @@ def other_names() -> dict[str, tuple[str, ...]]:
             phrases = [getattr(other, part).split(" ~")[0] for other in synonyms]
             others.setdefault(usual, []).extend(phrase for phrase in phrases if phrase)
     return {
-        usual: tuple(re.sub("[^a-z]", " ", name) for name in several) for usual, several in others.items()
+        usual: tuple(re.sub("[^a-z]+", " ", name).strip() for name in several)
+        for usual, several in others.items()
     }
