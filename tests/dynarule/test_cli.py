@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -152,32 +151,6 @@ def test_what_a_search_looked_for_is_told(cli, plus_files):
     )
     chatted = run("chat", *served(folder), "--max-new-tokens", 5, stdin="w11 w12\n")
     assert "".join(f" -> [{name}]" for name in ways[0]) in chatted.stdout
-
-
-def test_a_bank_beyond_exact_search_is_indexed_where_faiss_is_there(cli, files, monkeypatch):
-    pytest.importorskip("faiss")
-    from dynarule.bank import FaissIndex
-
-    folder, *_ = files
-    built, build = [], FaissIndex.__init__
-    monkeypatch.setattr(FaissIndex, "__init__", lambda *given: built.append(1) or build(*given))
-
-    def answer():
-        question = ["-q", "w11 w12", "--max-new-tokens", 5, "--json", "--trace"]
-        result = run("generate", *served(folder), *question)
-        return result.stdout, result.stderr.strip(), len(built)
-
-    exact, *rest = answer()
-    assert rest == ["", 0]
-    monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", len(RULES) - 1)
-    monkeypatch.setattr("dynarule.bank.faiss_index.faiss_installed", lambda: False)
-    note = "12 rules, all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
-    assert answer() == (exact, f"dynarule: {note}", 0)
-    monkeypatch.setattr("dynarule.bank.faiss_index.faiss_installed", lambda: True)
-    assert answer() == (exact, "dynarule: 12 rules, building a faiss index of them", 1)
-    # The entropy is over all rules, so nothing would search the index.
-    cli("confidence", *served(folder), "--questions", folder / "questions.txt")
-    assert len(built) == 1
 
 
 def test_confidence_is_measured_shown_and_stored(cli, files):
@@ -450,15 +423,6 @@ def test_bad_questions_are_refused(name, content, complaint, cli, tmp_path):
     assert complaint in cli("generate", *served(tmp_path), "--questions", tmp_path / name, code=2)
 
 
-def test_questions_without_words_are_refused(cli, files):
-    folder, *_ = files
-    assert "question 0 is empty" in cli("generate", *served(folder), "-q", " ", code=2)
-    # LC_ALL=C, an old locale
-    assert "question 0 holds half a surrogate pair" in cli(
-        "generate", *served(folder), "-q", "w1 \udcc3", code=2
-    )
-
-
 def test_ctrl_c_ends_a_command_in_words(monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
@@ -479,17 +443,6 @@ def test_a_rule_book_is_written_whole_and_another_name_is_refused(cli, tmp_path)
         refused = cli("example", tmp_path / "other", "--book", name, code=2)
         assert repr(name) in refused and "'library'" in refused
     assert not (tmp_path / "other").exists()
-
-
-def test_help_loads_nothing_heavy():
-    code = (
-        "import sys\nfrom dynarule.cli.app import app\n"
-        "try:\n    app(['--help'])\nexcept SystemExit as e:\n    assert not e.code\n"
-        "heavy = {'torch', 'transformers', 'numpy', 'pyarrow', 'peft'} & set(sys.modules)\nassert not heavy, heavy"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert {"generate", "confidence", "inspect", "bank", "train", "example"} <= set(done.stdout.split())
 
 
 def test_texts_do_not_steer_the_terminal(cli, files):

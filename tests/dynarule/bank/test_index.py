@@ -1,15 +1,14 @@
-"""Search: exact is sorting all scores, and faiss follows its bank."""
+"""Search is sorting all scores, and never holds them all."""
 
 import math
-import sys
 
 import pytest
 import torch
-from dynarule.bank import ExactIndex, FaissIndex, use_index
+from dynarule.bank.index import best_rules
 from dynarule.kernels import largest
 from dynarule.projection import dot_rows
 
-from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
+from dynarule import RuleAdapter, RuleBank, dynarule_config
 
 WIDTH = 20
 
@@ -34,16 +33,6 @@ def questions(bank, count=8, seed=1, spread=0.2):
     return direction, torch.randn(count, generator=generator), factor
 
 
-def faiss_index(bank, **settings):
-    pytest.importorskip("faiss")
-    return FaissIndex(bank, **settings)
-
-
-def overlap(rows, expected):
-    """The share of expected rules that are among the rows."""
-    return float((expected[..., None] == rows[:, None]).any(-1).float().mean())
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(
     ("count", "k", "scores_alive"),
@@ -54,7 +43,7 @@ def test_exact_search_is_sorting_all_scores(dtype, count, k, scores_alive, near,
         monkeypatch.setattr("dynarule.bank.index.SCORE_TILE", scores_alive)
     bank = random_bank(count, dtype=dtype)
     direction, offset, factor = query = questions(bank)
-    scores, rows = ExactIndex().search(bank, *query, k)
+    scores, rows = best_rules(bank, *query, k)
     every = (direction.double() @ bank.keys_MP.double().T + offset.double()[:, None]) * factor.double()
     order = every.argsort(dim=-1, descending=True)[:, :k]
     assert scores.shape == rows.shape == (8, min(k, count))
@@ -78,7 +67,7 @@ def test_exact_search_never_holds_all_scores():
 
     query = questions(bank, 1024)
     with Watch():
-        ExactIndex().search(bank, *query, 10)
+        best_rules(bank, *query, 10)
     assert most < 1024 * 50_000 / 8
 
 
@@ -130,70 +119,3 @@ def test_the_largest_of_many_scores_are_those_of_topk(count, total, monkeypatch)
         assert torch.equal(values, some.topk(count, -1).values)
         assert torch.equal(some.gather(1, places), values)
         assert all(len(set(row)) == count for row in places.tolist())
-
-
-@torch.no_grad()
-def test_a_model_reads_the_bank_through_its_index_and_its_queries_can_be_replayed(bank, tiny_model, near):
-    model = tiny_model("qwen2")
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
-    ids = torch.randint(10, 90, (2, 8), generator=torch.Generator().manual_seed(2))
-    queries, exact_index = [], bank.index
-
-    class Noting:
-        def search(self, bank, *query):
-            queries.append(query[:3])
-            return exact_index.search(bank, *query)
-
-    bank.index = Noting()
-    with attach(model, RuleMemory(adapter, bank, 7)) as memory:
-        model(ids)
-    bank.index = exact_index
-    assert len(queries) == 4 and all(len(one[0]) == 2 for one in queries)
-    scores, rows = bank.index.search(bank, *queries[2], 5)
-    assert [[bank.ids[i] for i in row] for row in rows.tolist()] == [r.ids for r in memory.trace]
-    assert near(scores, [r.scores for r in memory.trace])
-
-
-@pytest.mark.parametrize(("nprobe", "candidates", "share"), [(1_000, 2_900, 1.0), (2, 40, 0.0)])
-def test_scores_of_candidates_are_exact_and_all_candidates_are_exact_search(nprobe, candidates, share, near):
-    bank = random_bank(3000)
-    direction, offset, factor = query = questions(bank)
-    scores, rows = faiss_index(bank, nprobe=nprobe, candidates=candidates).search(bank, *query, 10)
-    every = (direction @ bank.keys_MP.T + offset[:, None]) * factor
-    assert near(scores, every.gather(-1, rows))
-    assert torch.equal(scores, scores.sort(dim=-1, descending=True).values)
-    assert overlap(rows, ExactIndex().search(bank, *query, 10)[1]) >= share
-
-
-def test_a_bank_that_changed_is_searched_exactly_until_it_has_another_index():
-    bank = random_bank(3000)
-    bank.index = faiss_index(bank, nprobe=2, candidates=100)
-    assert bank.index.search(bank, *questions(bank), 10)[0].shape == (8, 10)
-    for change in (
-        lambda: bank.remove(bank.ids[100:]),
-        lambda: bank.remove(list(bank.ids)),
-        lambda: bank.add(random_bank(9000, seed=2)),
-        lambda: bank.to("cpu", torch.float16),
-    ):
-        change()
-        query = questions(bank) if len(bank) else (torch.ones(2, WIDTH), torch.zeros(2), torch.zeros(0))
-        pairs = zip(bank.index.search(bank, *query, 10), ExactIndex().search(bank, *query, 10), strict=True)
-        assert all(torch.equal(*pair) for pair in pairs)
-    query = questions(bank)
-    _, rows = faiss_index(bank, nprobe=1_000, candidates=8_900).search(bank, *query, 10)
-    assert overlap(rows, ExactIndex().search(bank, *query, 10)[1]) > 0.95
-
-
-def test_bad_settings_and_a_missing_faiss_say_what_to_do(monkeypatch):
-    bank = random_bank(300)
-    for settings in ({"nprobe": 0}, {"candidates": -1}):
-        with pytest.raises(ValueError, match="must be positive"):
-            FaissIndex(bank, **settings)
-    with pytest.raises(ValueError, match="empty bank"):
-        FaissIndex(RuleBank(torch.zeros(0, 4), torch.zeros(0, 4), [], []))
-    monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(ImportError, match=r"dynarule\[faiss-cpu\]"):
-        FaissIndex(bank)
-    monkeypatch.setattr("dynarule.bank.faiss_index.EXACT_UP_TO", 200)
-    monkeypatch.setattr("dynarule.bank.faiss_index.faiss_installed", lambda: False)
-    assert isinstance(use_index(bank), ExactIndex)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynarule.bank import FaissIndex, use_index
 from dynarule.memory import LayerMemory
 from dynarule.plus import RuleStates, TokenMemory
 
@@ -155,18 +154,11 @@ def _dynarule(settings: Settings, model: Any, prompt: Tensor, bank: RuleBank) ->
     config = dynarule_config(settings.encoder_dim, confidence_layer=shape.layers // 2, top_k=settings.top_k)
     torch.manual_seed(settings.seed)
     adapter = RuleAdapter(model, config).requires_grad_(False)
-    index = use_index(bank) if count else bank.index
     memory = RuleMemory(adapter, bank, shape.search_token)
     facts: dict[str, Any] = {"index": "exact", "bytes_per_rule": {}}
     if count:
         scales = sum(bank.inverse_scale(adapter[layer]).nbytes for layer in range(adapter.num_layers))
         facts["bytes_per_rule"] = {"embeddings": _bytes_per_rule(bank), "1/sigma": scales / count}
-    if isinstance(index, FaissIndex):
-        import faiss
-
-        faiss.omp_set_num_threads(settings.threads)
-        facts["index"] = "ivf_sq8"
-        facts["bytes_per_rule"]["index codes and ids"] = float(index.bytes_per_rule)
     return Condition(model, prompt, lambda: attach(model, memory), searches=bool(count), facts=facts)
 
 

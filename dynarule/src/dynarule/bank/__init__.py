@@ -1,4 +1,4 @@
-"""Rules as embeddings: encoders, the bank that holds them, its files, and exact or indexed search."""
+"""Rules as embeddings: encoders, the bank that holds them, its files, and search."""
 
 from .._lazy import lazy_names
 
@@ -11,6 +11,4 @@ __getattr__, __dir__, __all__ = lazy_names(
     rows="SharedRows",
     sources="conclusion_of premise_of",
     storage="changed_bank",
-    index="ExactIndex SearchIndex",
-    faiss_index="FaissIndex faiss_installed use_index",
 )

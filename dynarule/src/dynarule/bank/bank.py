@@ -16,10 +16,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ..kernels import largest
 from .embedding_cache import Encode, embed, unique_texts
 from .encoders import key_texts
-from .index import ExactIndex, SearchIndex, rule_scores
+from .index import best_rules
 from .rows import GrowingRows, SharedRows, check_embeddings, used_rows
 from .sources import check_rules, listed, make_rules, read_rules
 
@@ -51,8 +50,6 @@ class RuleBank:
         Grows with every change.
     keys, values : SharedRows
         Different embeddings of rules and of conclusions, and the rows of each rule; some may be of removed rules.
-    index : SearchIndex
-        How the best rules are found; exact unless set, see `dynarule.bank.use_index`.
 
     Raises
     ------
@@ -73,7 +70,6 @@ class RuleBank:
         self.encoder = encoder
         self.version = 0
         self.ids, self.texts = listed("ids", ids), listed("texts", texts)
-        self.index: SearchIndex = ExactIndex()
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
         self.keys = SharedRows(keys_UP, key_rows_M)
         self.values = SharedRows(values_VP, value_rows_M)
@@ -219,7 +215,7 @@ class RuleBank:
         top_k: int | None,
         allowed_BM: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the best rules for rule queries, through the bank's index.
+        """Return the best rules for rule queries.
 
         Parameters
         ----------
@@ -230,7 +226,7 @@ class RuleBank:
         top_k : int or None
             K; None, or more than there are: all rules.
         allowed_BM : Tensor of bool or None
-            Which rules each query may find, at least K; they are then all scored, whatever the index. None: all.
+            Which rules each query may find, at least K; None: all.
 
         Returns
         -------
@@ -238,11 +234,7 @@ class RuleBank:
             Scores (B, K), the mean over heads of q~ . k~ / sqrt(D), best first, and the rows of the rules.
         """
         query, scale_M = projection.encoder_query(query_BHD), self.inverse_scale(projection)
-        count = len(self) if top_k is None else min(top_k, len(self))
-        if allowed_BM is None:
-            return self.index.search(self, *query, scale_M, count)
-        scores_BM = torch.cat([part for _, part in rule_scores(self, *query, scale_M)], -1)
-        return largest(scores_BM.masked_fill(~allowed_BM.to(scores_BM.device), -torch.inf), count)
+        return best_rules(self, *query, scale_M, len(self) if top_k is None else top_k, allowed_BM)
 
     def inverse_scale(self, projection: RuleProjection) -> Tensor:
         """Return 1 / sigma of every rule in a layer, fp32 (M,); computed again only for changed rules."""

@@ -1,14 +1,14 @@
-"""Which rules a query keeps: one search interface, exact by default.
+"""Which rules a query keeps: exact search over tiles of a bank.
 
 The score of a rule is (e . d + o) s, with the direction d and the offset o of the query, and s = 1 / sigma of the rule
-in that layer (see `dynarule.projection`). Exact search runs over tiles of the bank and keeps a running best K, so
-scores of all rules never exist at once. Rules that share a key share the dot product, which is what costs.
+in that layer (see `dynarule.projection`). A running best K is kept, so scores of all rules never exist at once. Rules
+that share a key share the dot product, which is what costs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,34 +21,28 @@ if TYPE_CHECKING:
 SCORE_TILE = 1 << 22  # scores alive at once, 16 MiB
 
 
-class SearchIndex(Protocol):
-    """Finds the best K rules of a bank for each query."""
-
-    def search(
-        self, bank: RuleBank, direction_BP: Tensor, offset_B: Tensor, inverse_scale_M: Tensor, k: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return scores and rows of the bank, (B, K) each, best first; K = min(k, rules)."""
-        ...
-
-
-class ExactIndex:
-    """Scores every rule: the default, and the reference for every other index."""
-
-    def search(
-        self, bank: RuleBank, direction_BP: Tensor, offset_B: Tensor, inverse_scale_M: Tensor, k: int
-    ) -> tuple[Tensor, Tensor]:
-        """Return the best K scores and their rows; see `SearchIndex`."""
-        count, batch = len(bank), len(direction_BP)
-        k = min(k, count)
-        best_BK = direction_BP.new_empty(batch, 0)
-        rows_BK = torch.empty(batch, 0, dtype=torch.long, device=best_BK.device)
-        for start, scores in rule_scores(bank, direction_BP, offset_B, inverse_scale_M, k):
-            top, at = scores.topk(min(k, scores.shape[-1]), dim=-1)
-            best_BK, rows_BK = torch.cat([best_BK, top], -1), torch.cat([rows_BK, at + start], -1)
-            if start:
-                best_BK, at = best_BK.topk(min(k, best_BK.shape[1]), dim=-1)
-                rows_BK = rows_BK.gather(-1, at)
-        return best_BK, rows_BK
+def best_rules(
+    bank: RuleBank,
+    direction_BP: Tensor,
+    offset_B: Tensor,
+    inverse_scale_M: Tensor,
+    k: int,
+    allowed_BM: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return scores and rows of the bank, (B, K) each, best first, of the rules that each query may find; None: all."""
+    k = min(k, len(bank))
+    best_BK = direction_BP.new_empty(len(direction_BP), 0)
+    rows_BK = torch.empty(len(direction_BP), 0, dtype=torch.long, device=best_BK.device)
+    for start, scores in rule_scores(bank, direction_BP, offset_B, inverse_scale_M, k):
+        if allowed_BM is not None:
+            allowed_BN = allowed_BM[:, start : start + scores.shape[1]].to(scores.device)
+            scores = scores.masked_fill(~allowed_BN, -torch.inf)
+        top, at = scores.topk(min(k, scores.shape[-1]), dim=-1)
+        best_BK, rows_BK = torch.cat([best_BK, top], -1), torch.cat([rows_BK, at + start], -1)
+        if start:
+            best_BK, at = best_BK.topk(min(k, best_BK.shape[1]), dim=-1)
+            rows_BK = rows_BK.gather(-1, at)
+    return best_BK, rows_BK
 
 
 def rule_scores(

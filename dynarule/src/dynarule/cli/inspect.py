@@ -37,7 +37,7 @@ def confidence(
     Example: dynarule confidence --model MODEL --adapter stage1 --rules bank --questions questions.txt --write
     """
     texts = [row["question"] for row in read_rows(questions, "200 questions or more")]
-    base, tokenizer, bank = served.load(searched=False)
+    base, tokenizer, bank = served.load()
     from ..config import DynaRuleConfig
     from ..generation import question_prompts
     from ..memory.confidence import measure_confidence

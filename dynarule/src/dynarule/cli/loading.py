@@ -113,11 +113,8 @@ class Served:
     device: DeviceOption = None
     min_support: MinSupportOption = None
 
-    def load(self, searched: bool = True) -> tuple[Any, Any, Any]:
-        """Load the base model with its adapter, its tokenizer and a bank for it; cheap checks first.
-
-        A bank that will be ``searched`` is so exactly up to a hundred thousand rules, and with faiss above.
-        """
+    def load(self) -> tuple[Any, Any, Any]:
+        """Load the base model with its adapter, its tokenizer and a bank for it; cheap checks first."""
         from ..adapter import load_adapter
         from ..config import DynaRuleConfig
         from ..search_token import SEARCH_TOKEN, prepare_search, search_id
@@ -136,21 +133,7 @@ class Served:
         tuned = load_adapter(base, self.adapter, config=config)
         bank = load_rules(self.rules, self.encoder, self.fol, config.encoder, tuned, tokenizer)
         bank.to(base.device, base.dtype)
-        if searched and config.top_k is not None:  # else every layer reads all rules
-            _choose_index(bank)
         return tuned, tokenizer, bank
-
-
-def _choose_index(bank: RuleBank) -> None:
-    """Let a bank be searched in the way that fits its size, and say so where that takes long."""
-    from ..bank import faiss_index
-
-    if not faiss_index.is_small(bank):
-        how = "all scored at every search; faster: pip install 'dynarule[faiss-cpu]'"
-        if faiss_index.faiss_installed():
-            how = "building a faiss index of them"
-        note(f"{len(bank):,} rules, {how}")
-    faiss_index.use_index(bank)
 
 
 def warn_of_unknown(tokenizer: Any, texts: Sequence[str]) -> None:
