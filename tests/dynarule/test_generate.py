@@ -273,6 +273,8 @@ def test_what_is_no_question_is_refused(bank, ready):
             question_prompts(tokenizer, ["w1", empty])
         with pytest.raises(ValueError, match="prompt 1 has no tokens"):
             generate(model, tokenizer, bank, ["w1", empty])
+    with pytest.raises(ValueError, match="question 0 holds half a surrogate pair"):  # LC_ALL=C, an old locale
+        question_prompts(tokenizer, ["w1 \udcc3"])
     for call in (
         lambda text: question_prompts(tokenizer, text),
         lambda text: generate(model, tokenizer, bank, text),

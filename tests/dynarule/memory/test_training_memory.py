@@ -162,63 +162,6 @@ def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(
             ), name
 
 
-def test_gradient_checkpointing_changes_nothing(case, monkeypatch, near):
-    monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", 1)
-    model, adapter, (ids, mask, labels, rules) = case
-    memory = loaded(adapter, rules)
-    found = []
-    for checkpointing in (False, True):
-        adapter.zero_grad()
-        model.train()
-        if checkpointing:
-            model.gradient_checkpointing_enable()
-        calls = []
-        original = memory.attended
-
-        def counted(*args, original=original, calls=calls):
-            calls.append(args[0])
-            return original(*args)
-
-        memory.attended = counted
-        with attach(model, memory):
-            loss = loss_of(model, memory, ids, mask, labels)
-            loss.backward()
-        memory.attended = original
-        found.append((loss.detach(), [p.grad.clone() for p in adapter.parameters()], len(calls)))
-    (loss, gradients, calls), (again, regained, recalls) = found
-    assert (calls, recalls) == (4, 8)  # it did run the layers twice
-    assert torch.equal(loss, again)
-    largest = max(float(each.abs().max()) for each in gradients)
-    for one, other in zip(gradients, regained, strict=True):
-        assert near(other, one, scale=largest)
-
-
-@pytest.mark.parametrize("masters", ("bfloat16", "float32"))
-def test_bf16_is_close_to_fp32(bank, tiny_model, masters, near):
-    """A bf16 base with bf16 adapters, and with fp32 adapters under autocast."""
-    losses = {}
-    for dtype in (torch.float32, torch.bfloat16):
-        model = tiny_model("qwen2", torch.float32)
-        torch.manual_seed(0)
-        adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=None))
-        model.to(dtype)
-        if masters == "bfloat16":
-            adapter.to(dtype)
-        ids, mask, labels, rules = batch(bank)
-        memory = loaded(adapter, rules)
-        with (
-            attach(model, memory),
-            torch.autocast("cpu", torch.bfloat16, enabled=masters == "float32" and dtype != torch.float32),
-        ):
-            loss = loss_of(model, memory, ids, mask, labels)
-        loss.backward()
-        assert all(torch.isfinite(p.grad).all() for p in adapter.parameters())
-        losses[dtype] = loss.item()
-    found, wanted = losses[torch.bfloat16], losses[torch.float32]
-    assert found != wanted
-    assert near(torch.tensor(found, dtype=torch.bfloat16), wanted, units=6)
-
-
 def test_no_batch_is_the_base_model_and_misuse_says_so(bank, case):
     model, adapter, (ids, mask, _, rules) = case
     base = model(ids, attention_mask=mask).logits

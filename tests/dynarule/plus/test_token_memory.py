@@ -100,7 +100,11 @@ READINGS = {
 }
 
 
-@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize(
+    ("family", "reading"),
+    [("llama", reading) for reading in READINGS]
+    + [(other, "together") for other in ("qwen2", "qwen3", "mistral")],
+)
 @torch.no_grad()
 def test_reading_is_a_plain_forward_with_the_rules_before_the_text(family, reading, ready, near):
     """Rules that fit worse are attended to less, to a limit; together they are one text, the best one first."""
@@ -161,6 +165,7 @@ def test_a_search_asks_what_the_text_alone_asks(family, ready, rules):
     assert [(each.step, each.layer) for each in memory.trace] == [(0, LAYER), (1, LAYER), (2, LAYER)]
 
 
+@pytest.mark.parametrize("family", ["qwen3", "mistral"])
 @torch.no_grad()
 def test_with_a_look_ahead_a_prompt_asks_what_a_search_behind_it_would(family, ready, near):
     """By itself, padded in a batch, and with an answer behind it; the answer's own searches ask what they did."""
@@ -196,7 +201,16 @@ def padded(texts):
     return ids, mask
 
 
-@pytest.mark.parametrize("layer, weight", [(0, 0.0), (LAYER, 0.0), (LAYER, 3.0)])
+@pytest.mark.parametrize(
+    ("family", "layer", "weight"),
+    [
+        ("llama", 0, 0.0),
+        ("llama", LAYER, 0.0),
+        ("qwen2", LAYER, 3.0),
+        ("qwen3", LAYER, 3.0),
+        ("mistral", LAYER, 3.0),
+    ],
+)
 @torch.no_grad()
 def test_token_by_token_and_in_a_padded_batch_is_the_whole_forward(
     family, layer, weight, ready, near, in_pieces
@@ -333,7 +347,7 @@ def test_generate_reads_tokens_where_the_adapter_says_so(ready, rules, tiny_mode
     """`<search>` is a token of the base's own, of which nothing is trained; a batch is its rows one by one."""
     model, tokenizer, _ = ready(search_token=f"w{SEARCH}")
     prompts = ["w20 w21 w22 w23", "w30 w31", "w40 w41 w42"]
-    options = {"max_new_tokens": 24, "eos_token_id": []}
+    options = {"max_new_tokens": 16, "eos_token_id": []}
     together = generate(model, tokenizer, rules, prompts, **options)
     alone = [generate(model, tokenizer, rules, [prompt], **options)[0] for prompt in prompts]
     assert [each.token_ids for each in together] == [each.token_ids for each in alone]
