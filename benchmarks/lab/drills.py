@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pydoc_data.topics
 import random
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +18,7 @@ from network import Branch, Tree
 from plain import DOMAINS, HELD_OUT
 from pydantic.dataclasses import dataclass
 from ruleworld_data.fresh import FreshWorld, fresh_worlds
-from ruleworld_data.spec import Dials, subtasks_of
+from ruleworld_data.spec import Dials, WorldSizes, subtasks_of
 from wording import KINDS, MORE_KINDS, ask, plain_world
 
 RULES = 300  # of a fresh world
@@ -83,11 +84,19 @@ def _branch(document: Any, kind: str) -> Branch:
 @lru_cache(maxsize=16)
 def _worlds(key: str, dials: str, version: str, subtasks: tuple[str, ...]) -> list[FreshWorld]:
     seed, number = key.rsplit("/", 1)
-    sizes = small_sizes(random.Random(f"sizes/{key}"))
-    wanted = dict.fromkeys(subtasks, 3)
+    wanted, first = dict.fromkeys(subtasks, 3), int(number) * WORLDS
     settings: Any = {"version": version, "dials": Dials.parse(dials)}
-    first = int(number) * WORLDS
+    sizes = next(filter(None, (_sizes_with(settings["dials"], f"sizes/{key}/{i}") for i in range(99))))
     return [*fresh_worlds(int(seed), WORLDS, wanted, n_rules=RULES, sizes=sizes, first=first, **settings)]
+
+
+def _sizes_with(dials: Dials, key: str) -> WorldSizes | None:
+    """Draw the sizes of a continent; none, where they are too small for the dials, some of which leave rules out."""
+    sizes = small_sizes(random.Random(key))
+    with suppress(ValueError):
+        if sum(sizes.turned(dials).rule_counts().values()) * (0.85 if dials.unknown else 1) >= RULES:
+            return sizes
+    return None
 
 
 def _ruleworld(

@@ -232,3 +232,11 @@ def test_the_recipe_in_the_repository_can_be_read():
         assert part.dials is None or any(each.startswith(part.only or "") for each in subtasks)
     with pytest.raises(ValueError, match="colour"):
         Ingredient(1.0, colour=1)
+
+
+@pytest.mark.parametrize("dials", ["unknown=true", "exceptions=2"])
+def test_a_continent_is_as_large_as_its_dials_need(dials):
+    """Of a key whose first sizes are too small: for exceptions, or for the rules that unknown leaves out."""
+    assert drills._sizes_with(Dials.parse(dials), "sizes/9/7/0") is None
+    subtasks = tuple(s for s in subtasks_of(Dials.parse(dials)) if s.startswith(dials[:7]))
+    assert {len(world.rules) for world in drills._worlds("9/7", dials, "1.2", subtasks)} == {drills.RULES}
