@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Thread
 
+import diskcache
 import pytest
 from ruleworld_data.io import ChatClient, NoAnswerError, Reply, trust_endpoint
 
@@ -111,8 +112,8 @@ def test_everything_else_is_an_error_that_can_be_shown_and_is_not_kept(serve, tm
     text = str(error.value)
     assert error.value.hopeless == text.startswith("HTTP 302")
     assert text and text.isprintable() and len(text.encode()) < 400
-    with ChatClient(url, "m", tmp_path) as client:
-        assert client.stored(BODY) is None
+    with diskcache.Cache(str(tmp_path)) as kept:
+        assert not len(kept)
 
 
 def test_a_server_that_says_nothing_is_cut_off(serve):
@@ -181,11 +182,9 @@ def test_what_may_pass_is_tried_again_and_what_does_not_is_not(serve):
 
 def test_a_planted_pickle_is_not_read(tmp_path):
     """Loading one would run its code; replies are texts."""
-    import diskcache
-
     client = ChatClient("http://127.0.0.1:9/v1", "m", replies=tmp_path / "replies")
     body = {"messages": []}
     with diskcache.Cache(str(tmp_path / "replies")) as planted:
         planted.set(client._name(body), print)
     with client, pytest.raises(ValueError, match="holds what is no reply"):
-        client.stored(body)
+        client.complete(body)

@@ -37,9 +37,9 @@ def test_the_card_tells_every_configuration_split_and_size(exported):
     card = yaml.safe_load(text.split("---\n")[1])
     assert card["license"] == "apache-2.0" and card["size_categories"] == ["1K<n<10K"]
     assert {c["config_name"] for c in card["configs"]} == set(CONFIGS)
-    for info in card["dataset_info"]:
-        told = {split["name"]: split["num_examples"] for split in info["splits"]}
-        assert told == (ROWS if info["config_name"] != "rules" else {"train": 1984, "heldout": 1984})
+    for config in card["configs"]:
+        splits = ROWS if config["config_name"] != "rules" else ("train", "heldout")
+        assert [file["split"] for file in config["data_files"]] == list(splits)
     assert "1,984 abstract" in text and "1,100 training questions" in text
     row = question_table("multi_hop_3", "test", "tiny").slice(0, 1).to_pylist()[0]
     assert row["question"] in text and row["steps"][-1]["nl"] in text

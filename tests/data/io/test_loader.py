@@ -160,7 +160,6 @@ def test_names_beyond_the_paper_turn_the_dial_that_they_need(tmp_path: Path) -> 
         ("multihop_3", {}, r"unknown configuration 'multihop_3'; did you mean 'multi_hop_3'.*rules"),
         ("multi_hop_6", {"hops": 5}, r"unknown configuration 'multi_hop_6'; did you mean 'multi_hop_5'"),
         ("multi_hop_3", {"crowd": 64}, r"crowd must be from \d+ to \d+ in a world of 16 actions"),
-        ("rules", {"representation": "nl"}, "the option representation is called form; type form='nl'"),
         ("rules", {"hop": 6}, "unknown option 'hop'; did you mean 'hops'"),
         (None, {}, r"name one, as in load_dataset\('ruleworld', 'multi_hop_3'\)"),
         ("rules", {"form": "NL"}, r"unknown form 'NL'.*both, nl, fol"),

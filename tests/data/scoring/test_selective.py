@@ -90,9 +90,7 @@ def test_confidences_of_a_file(tmp_path):
     assert read_confidences(write(None, None)) is None
     assert read_confidences(write(1, 0.25)) == {"0": 1.0, "1": 0.25}
     for bad in (None, "high", True, float("nan")):
-        with pytest.raises(
-            ValueError, match=rf"line or row 2: confidence must be a finite number.*got {bad!r}"
-        ):
+        with pytest.raises(ValueError, match=rf"line 2: confidence must be a finite number.*got {bad!r}"):
             read_confidences(write(0.5, bad))
     with pytest.raises(ValueError, match="got 1 for 2"):
         risk_coverage_area([0.5], [1, 0])

@@ -138,8 +138,6 @@ class RuleWorld(datasets.ArrowBasedBuilder):
             )
         check_name("configuration", config_name, _NAMES)
         for name in set(kwargs) - set(inspect.signature(datasets.DatasetBuilder.__init__).parameters):
-            if name == "representation":
-                raise ValueError(f"the option representation is called form; type form={kwargs[name]!r}")
             check_name("option", name, (*_OPTIONS, "description"))
         super().__init__(*args, config_name=config_name, **kwargs)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import resources
@@ -19,8 +18,6 @@ from ..show import rows_with_rules
 from ..spec import RULE_SPLITS, UNKNOWN, WorldSpec, splits_of
 from .builds import build_command, read_build, world_spec
 from .files import whole_folder
-from .schema import QUESTION_SCHEMA, rule_schema
-from .shards import read_shard
 from .stats import BuildStats, build_stats
 
 
@@ -55,19 +52,24 @@ def export(folder: str | Path, out: str | Path, repo: str = "OWNER/NAME") -> lis
         for shard in manifest["shards"]:
             (work / shard["path"]).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(folder / shard["path"], work / shard["path"])
-        front = _front_matter(folder, manifest, stats)
+        front = _front_matter(manifest, stats)
         body = card_text(folder, manifest, stats).replace("OWNER/NAME", repo)
         (work / "README.md").write_text(f"---\n{front}---\n\n{body}", encoding="utf-8")
         (work / "eval.yaml").write_text(_benchmark(stats), encoding="utf-8")
     return sorted(p.relative_to(out).as_posix() for p in out.rglob("*") if p.is_file())
 
 
-def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> str:
-    from datasets import DatasetInfo, Features, SplitDict, SplitInfo
-    from datasets.info import DatasetInfosDict
-    from datasets.utils.metadata import MetadataConfigs
+def _front_matter(manifest: dict[str, Any], stats: BuildStats) -> str:
     from huggingface_hub import DatasetCardData
 
+    splits = splits_of(world_spec(manifest).version)
+    files = {
+        config: [
+            {"split": split, "path": f"{config}/{split}-*"}
+            for split in (RULE_SPLITS if config == "rules" else splits)
+        ]
+        for config in stats.rows
+    }
     rows = sum(sum(splits.values()) for splits in stats.rows.values())
     sizes = {10**3: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M"}
     card = DatasetCardData(
@@ -79,26 +81,8 @@ def _front_matter(folder: Path, manifest: dict[str, Any], stats: BuildStats) -> 
         tags=["rules", "reasoning", "retrieval", "multi-hop", "synthetic", "benchmark"],
         annotations_creators=["machine-generated"],
         source_datasets=["original"],
+        configs=[{"config_name": config, "data_files": own} for config, own in files.items()],
     )
-    spec = world_spec(manifest)
-    question_splits, infos, files = splits_of(spec.version), {}, {}
-    for config in stats.rows:
-        splits = RULE_SPLITS if config == "rules" else question_splits
-        shards = [shard for shard in manifest["shards"] if shard["config"] == config]
-        arrow = Counter[str]()
-        for shard in shards:
-            arrow[shard["split"]] += read_shard(folder / shard["path"]).nbytes
-        schema = rule_schema(spec.dials) if config == "rules" else QUESTION_SCHEMA
-        sizes_of = {s: SplitInfo(s, arrow[s], stats.rows[config][s]) for s in splits}
-        infos[config] = DatasetInfo(
-            features=Features.from_arrow_schema(schema),
-            splits=SplitDict(sizes_of),
-            download_size=sum(shard["bytes"] for shard in shards),
-            dataset_size=arrow.total(),
-        )
-        files[config] = {"data_files": [{"split": s, "path": f"{config}/{s}-*"} for s in splits]}
-    DatasetInfosDict(infos).to_dataset_card_data(card)
-    MetadataConfigs(files).to_dataset_card_data(card)
     return f"{card}\n"
 
 

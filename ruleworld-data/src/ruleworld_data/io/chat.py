@@ -128,11 +128,6 @@ class ChatClient:
         if self._cache is not None:
             self._cache.close()
 
-    def stored(self, body: Mapping[str, Any]) -> Reply | None:
-        """Return the reply to a request that is on disk, if there is one."""
-        kept = None if self._cache is None else self._cache.get(self._name(body))
-        return None if kept is None else replace(Reply(**json.loads(kept)), cached=True)
-
     def complete(self, body: Mapping[str, Any]) -> Reply:
         """Return one chat completion and keep it; failures that may pass are tried again.
 
@@ -148,8 +143,8 @@ class ChatClient:
         OSError
             If the reply cannot be kept.
         """
-        if reply := self.stored(body):
-            return reply
+        if self._cache is not None and (kept := self._cache.get(self._name(body))) is not None:
+            return replace(Reply(**json.loads(kept)), cached=True)
         if self._stopped:
             raise NoAnswerError("stopped")
         reply = self._read(self._send(body))

@@ -38,26 +38,20 @@ def read_predictions(path: str | Path) -> dict[str, str]:
         If the file is not UTF-8, a line is malformed, or an id comes twice; the text names file and line (for
         parquet: file and row).
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"no predictions file at {path}; {EXPECTED} per line of a .jsonl file, or a .parquet file"
-        )
-    parquet = path.suffix.lower() in PARQUET_SUFFIXES
-    unit = "row" if parquet else "line"
     outputs: dict[str, str] = {}
-    numbers: dict[str, int] = {}
-    for number, row in _parquet_rows(path) if parquet else _json_rows(path):
-        place = f"{path}, {unit} {number}"
+    places: dict[str, str] = {}
+    for place, row in _rows(Path(path)):
         for key in ("id", "output"):
             if not isinstance(row.get(key), str):
                 seen = f"{key} is {_short(row[key])}" if key in row else f"there is no {key!r}"
-                raise ValueError(f"{place}: {seen}; {EXPECTED} with two strings")
+                raise ValueError(f"{path}, {place}: {seen}; {EXPECTED} with two strings")
         name = row["id"]
         if name in outputs:
-            first = f"{unit} {numbers[name]}"
-            raise ValueError(f"{place}: id {name!r} was given before, on {first}; keep one output per id")
-        outputs[name], numbers[name] = row["output"], number
+            first = places[name]
+            raise ValueError(
+                f"{path}, {place}: id {name!r} was given before, on {first}; keep one output per id"
+            )
+        outputs[name], places[name] = row["output"], place
     return outputs
 
 
@@ -69,20 +63,29 @@ def read_confidences(path: str | Path) -> dict[str, float] | None:
     ValueError
         If only some lines have one, or one is no finite number. The rest of the file is `read_predictions`' matter.
     """
-    path = Path(path)
-    rows = _parquet_rows(path) if path.suffix.lower() in PARQUET_SUFFIXES else _json_rows(path)
-    given = [(number, row["id"], row.get("confidence")) for number, row in rows]
+    given = [(place, row["id"], row.get("confidence")) for place, row in _rows(Path(path))]
     if all(value is None for _, _, value in given):
         return None
     confidences: dict[str, float] = {}
-    for number, name, value in given:
+    for place, name, value in given:
         if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
             raise ValueError(
-                f"{path}, line or row {number}: confidence must be a finite number, as in 0.9, got {value!r}; give one "
-                "with every output, or with none"
+                f"{path}, {place}: confidence must be a finite number, as in 0.9, got {value!r}; give one with every "
+                "output, or with none"
             )
         confidences[name] = float(value)
     return confidences
+
+
+def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the rows of a file, each after where it stands."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no predictions file at {path}; {EXPECTED} per line of a .jsonl file, or a .parquet file"
+        )
+    parquet = path.suffix.lower() in PARQUET_SUFFIXES
+    for number, row in _parquet_rows(path) if parquet else _json_rows(path):
+        yield f"{'row' if parquet else 'line'} {number}", row
 
 
 def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -56,6 +56,7 @@ def check_answers(
 ) -> None:
     """Check the sub-questions of a scan by the solvers ``"executor"`` and ``"clingo"``, or one of them."""
     batches, start = _batches(scan), ({base.world_id: base for base in worlds}, solvers)
+    results: Iterable[Findings]
     with ExitStack() as stack:
         if jobs == 1 or len(batches) < 2 * _WORTH_A_PROCESS:
             _prepare(*start)

@@ -7,7 +7,7 @@ all. No two things share a name, in any form, so that every text says one thing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from importlib import resources
 from itertools import chain
@@ -173,13 +173,14 @@ def load_forms() -> Forms:
 def names_of(kind: str) -> dict[str, str]:
     """Return every name of every term of a kind, and the usual one; attributes have one name and ``plural`` another."""
     words, forms = load_vocabulary(), load_forms()
-    terms, name = {
+    tables: dict[str, tuple[Sequence[str], Callable[[int, int], str]]] = {
         "entity": (words.entities, forms.entity),
         "state": (words.states, forms.state),
         "place": ([place.name for place in words.environments], lambda i, form: forms.place(i, form).name),
         "attribute": (words.attributes, lambda i, form: forms.attribute(i, form)[0]),
         "plural": (words.attribute_plurals, lambda i, form: forms.attribute(i, form)[1]),
-    }[kind]
+    }
+    terms, name = tables[kind]
     several = range(FORMS if kind == "place" else FORMS * FORMS)
     return {name(i, form): usual for i, usual in enumerate(terms) for form in several}
 
