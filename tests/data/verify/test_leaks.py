@@ -47,6 +47,7 @@ def test_no_shortcut_reaches_its_bar(tmp_path):
         Dials(crowd=16, conjunction=2),
         Dials(crowd=2),
         Dials(thresholds=True),
+        Dials(exceptions=2),
     ],
     ids=str,
 )

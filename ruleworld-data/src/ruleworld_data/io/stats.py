@@ -63,8 +63,10 @@ class BuildStats:
     def tables(self) -> dict[str, list[list[Any]]]:
         """Return rules by type, questions by sub-task, skeletons, and chains (see ``diversity``); heads come first."""
         splits, kinds = splits_of(data_version(self.generator_version)), dict.fromkeys(_ANSWERS, 0)
-        rules = [[kind, *(self.rules[split][kind] for split in RULE_SPLITS)] for kind in self.rules["train"]]
-        questions = [
+        rules: list[list[Any]] = [
+            [kind, *(self.rules[split][kind] for split in RULE_SPLITS)] for kind in self.rules["train"]
+        ]
+        questions: list[list[Any]] = [
             [
                 subtask,
                 *(self.rows[subtask][split] for split in splits),
