@@ -125,6 +125,8 @@ def test_score_of_right_and_wrong_outputs(outputs):
             "unknown configuration 'multi_hop_6'",
         ),
         (("build", "--out", "{new}", "--dials", "hops"), "written as in hops=6,crowd=16"),
+        (("build", "--out", "{new}", "--dials", "hops=" + "[" * 9_999), "written as in hops=6,crowd=16"),
+        (("build", "--out", "{new}", "--dials", "hops=6,hops=7"), "dial hops is given twice"),
         (("show", "single_rule", "--scale", "large"), "Known: tiny, paper, full"),
         (("show", "single_rule", "--start", "500"), "past the end"),
         (("show", "single_rule", "--scale", "tiny", "--form", "python"), "Known: nl, fol"),

@@ -66,6 +66,11 @@ def test_what_is_no_model_to_add_is_said(tmp_path, cache):
         add_model(str(tmp_path / "tiny.gguf"))
     with pytest.raises(ValueError, match=r"cannot be called '\.\./up'"):
         add_model(str(tmp_path / "tiny.gguf"), "../up")
+    (tmp_path / "taught").mkdir()
+    (tmp_path / "taught" / "adapter_config.json").write_text("{}")
+    (tmp_path / "taught" / "more").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="more is a link"):
+        add_model(str(tmp_path / "taught"))
     assert not cache.exists()
 
 

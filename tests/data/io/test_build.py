@@ -264,6 +264,13 @@ def test_any_shards_in_any_order_make_the_same_bytes(built, tmp_path):
     assert contents(tmp_path) == contents(built)
 
 
+def test_no_shard_is_written_through_a_link(tmp_path):
+    build(tmp_path / "out", "tiny", part=(57, 57))
+    (tmp_path / "out" / "rules").symlink_to(tmp_path, target_is_directory=True)
+    with pytest.raises(ValueError, match="rules is a link"):
+        build(tmp_path / "out", "tiny", part=(1, 57))
+
+
 @pytest.mark.parametrize("text", ["0/2", "3/2", "1", "-1/2", "1/2/3", "²/3"])
 def test_shards_that_are_none_are_refused(text):
     with pytest.raises(ValueError, match="--shard must be i/n"):

@@ -188,3 +188,15 @@ def test_a_planted_pickle_is_not_read(tmp_path):
         planted.set(client._name(body), print)
     with client, pytest.raises(ValueError, match="holds what is no reply"):
         client.complete(body)
+
+
+def test_a_planted_path_is_neither_read_nor_removed(tmp_path):
+    (tmp_path / "own").write_text("{}")
+    with diskcache.Cache(str(tmp_path / "replies")) as planted:
+        planted.set("x", "y" * 100_000)
+        planted._sql("UPDATE Cache SET filename = '../own', key = 'k'")
+    with ChatClient("http://127.0.0.1:9/v1", "m", replies=tmp_path / "replies") as client:
+        for use in (client._cache.get, client._cache.delete):
+            with pytest.raises(ValueError, match="holds what is no reply"):
+                use("k")
+    assert (tmp_path / "own").is_file()

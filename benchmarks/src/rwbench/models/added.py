@@ -94,6 +94,9 @@ def add_model(source: str, name: str | None = None) -> Path:
         )
     if not taught and importlib.util.find_spec("gguf") is None:
         raise ValueError('reading a GGUF file needs the package gguf; type: pip install "gguf>=0.17"')
+    parts = [path, *path.rglob("*")] if taught else []
+    if links := [part for part in parts if part.is_symlink()]:
+        raise ValueError(f"{links[0]} is a link, which could lead to any file; put the file itself there")
     folder = added_folder(name)
     with replaced_folder(folder) as new:
         (_join if taught else _convert)(path, new / "base")

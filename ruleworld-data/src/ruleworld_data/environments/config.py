@@ -248,4 +248,7 @@ def _read(cls: type[T], values: object, what: str) -> T:
         raise ValueError(f"expected an object of {what}s by name, got {values!r:.80}")
     for name in values:
         check_name(what, name, [item.name for item in fields(cls)])  # type: ignore[arg-type]
-    return cls(**values)
+    try:
+        return cls(**values)
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"an {what} has the wrong type ({error}), got {dict(values)!r:.200}") from None

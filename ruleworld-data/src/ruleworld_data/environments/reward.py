@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields
 from functools import cache
 from itertools import chain
@@ -109,10 +110,22 @@ def read_metadata(metadata: Mapping[str, Any] | str) -> Mapping[str, Any]:
     else:
         config = record.get("config")
         weights = config.get("reward") if isinstance(config, Mapping) else None
-        if record.keys() >= _FIELDS and isinstance(weights, Mapping) and weights.keys() >= _WEIGHTS:
-            return record
-        problem = f"is not whole, it holds {sorted(record)!r:.200}"
+        lists = [record.get(name) for name in ("conclusions", "gold_rule_ids")]
+        whole = record.keys() >= _FIELDS and isinstance(weights, Mapping) and weights.keys() >= _WEIGHTS
+        if whole and _texts(record["answers"]) and all(map(_is_list, lists)) and all(map(_texts, lists[0])):
+            with suppress(TypeError, ValueError):
+                RewardWeights(**weights)
+                return record
+        problem = f"is not whole, it holds {record!r:.200}"
     raise ValueError(f"metadata {problem}; make the instances anew with ruleworld_data.environments.instance")
+
+
+def _is_list(value: object) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | Mapping) and len(value) > 0
+
+
+def _texts(value: Any) -> bool:
+    return _is_list(value) and all(isinstance(text, str) for text in value)
 
 
 def _in_form(text: str, score: Score) -> bool:

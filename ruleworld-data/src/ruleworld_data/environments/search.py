@@ -49,6 +49,7 @@ class Episode:
     def __init__(self, metadata: Mapping[str, Any] | str) -> None:
         self.metadata = read_metadata(metadata)
         self.config = EnvConfig.from_dict(self.metadata["config"])
+        check_count("index", self.metadata["index"])
         self.searches = 0
 
     @classmethod

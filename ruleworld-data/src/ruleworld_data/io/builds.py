@@ -116,7 +116,9 @@ def build(
             file.write_bytes((folder / STARTED).read_bytes() if (folder / STARTED).exists() else _dump(head))
         _check_is_ours(folder, head)
     for shard, body in _make_all(missing, jobs):
-        (folder / shard.path).parent.mkdir(exist_ok=True)
+        if (part_folder := (folder / shard.path).parent).is_symlink():
+            raise ValueError(f"{part_folder} is a link, so shards would be written elsewhere; remove it")
+        part_folder.mkdir(exist_ok=True)
         write_whole(folder / shard.path, body)
         add(shard, body, "wrote")
     manifest = head | {"shards": [entries[shard.path] for shard in shards]}

@@ -29,14 +29,25 @@ _HOPELESS = (*range(300, 400), 401, 403, 404, 405)
 
 
 class _PlainDisk(diskcache.Disk):
-    """Replies are texts; what diskcache would unpickle did not come from here."""
+    """Replies are texts in this folder; what diskcache would unpickle, or has another place, did not come from here."""
 
-    def fetch(self, mode: int, *value: Any) -> Any:
-        if mode == diskcache.core.MODE_PICKLE:
+    def fetch(self, mode: int, filename: str | None, *value: Any) -> Any:
+        self._check(mode != diskcache.core.MODE_PICKLE and self._is_here(filename))
+        return super().fetch(mode, filename, *value)
+
+    def remove(self, file_path: str) -> None:
+        self._check(self._is_here(file_path))
+        super().remove(file_path)
+
+    def _is_here(self, name: str | None) -> bool:
+        folder = Path(self._directory).resolve()
+        return name is None or (folder / name).resolve().is_relative_to(folder)
+
+    def _check(self, ours: bool) -> None:
+        if not ours:
             raise ValueError(
                 f"{self._directory} holds what is no reply; delete the folder, if it is not yours"
             )
-        return super().fetch(mode, *value)
 
 
 class NoAnswerError(Exception):

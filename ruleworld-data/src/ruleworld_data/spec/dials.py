@@ -108,11 +108,13 @@ class Dials:
         for part in filter(None, text.replace(" ", "").split(",")):
             name, _, value = part.partition("=")
             check_name("dial", name, [item.name for item in fields(cls)])
+            if name in values:
+                raise ValueError(f"dial {name} is given twice, got {text!r:.80}; keep one")
             try:
                 values[name] = json.loads(value)
-            except json.JSONDecodeError:
+            except (ValueError, RecursionError):
                 raise ValueError(
-                    f"dials are written as in hops=6,crowd=16,thresholds=true; got {part!r}"
+                    f"dials are written as in hops=6,crowd=16,thresholds=true; got {part!r:.80}"
                 ) from None
         return cls(**values)
 
