@@ -108,7 +108,7 @@ def test_the_first_book_of_the_front_page_answers_on_smollm2(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     _, *lines = block[0].replace("\\\n", "").splitlines()
     for line in lines:
-        words = shlex.split(line)
+        words = shlex.split(line, comments=True)
         program = {"rwbench": app, "dynarule": dynarule.cli.app.app}[words[0]]
         done = CliRunner().invoke(program, words[1:], catch_exceptions=False)
         assert done.exit_code == 0, done.output
