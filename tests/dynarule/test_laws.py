@@ -70,21 +70,6 @@ def test_without_rules_the_model_is_the_base_model_bit_for_bit(
     assert model.config._attn_implementation == attention
 
 
-@pytest.mark.parametrize(("attention", "dtype"), [("sdpa", torch.float32), ("eager", torch.bfloat16)])
-@torch.no_grad()
-def test_layers_that_hold_no_rules_are_the_base_model_s_bit_for_bit(
-    family, dtype, attention, bank, tiny_model
-):
-    model = tiny_model(family, dtype)
-    model.set_attn_implementation(attention)
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, first_layer=2, top_k=5))
-    ids, mask = batch()
-    before = model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
-    with attach(model, RuleMemory(adapter, bank.to("cpu", dtype), SEARCH)):
-        after = model(ids, attention_mask=mask, output_hidden_states=True).hidden_states
-    assert [torch.equal(*pair) for pair in zip(after, before, strict=True)] == [True] * 3 + [False] * 2
-
-
 def attention_case(tokens, masked, visible, shared, shift, dtype=torch.float32):
     """Arguments of `rule_attention` for two rows that have read 5 tokens and 6 rules, and the text each token sees."""
     generator = torch.Generator().manual_seed(5)

@@ -87,18 +87,6 @@ def test_the_curve_is_that_of_loops(family, config, bank, tiny_model, tiny_token
     assert all(0 < value < math.log(30) for value in curve.mean)
 
 
-@torch.no_grad()
-def test_the_sharpest_layer_is_chosen_the_first_of_equals(bank, tiny_model, tiny_tokenizer):
-    model = tiny_model("qwen2")
-    adapter = RuleAdapter(model, dynarule_config(WIDTH))
-    adapter[1].q.weight *= 20
-    adapter[1].q.bias *= 20
-    values = measure_confidence(model, tiny_tokenizer(), bank, PROMPTS).to_dict()
-    assert (values["confidence_layer"], values["layer_convention"]) == (1, "0-based")
-    assert values["uniform"] == pytest.approx(math.log(30))
-    assert ConfidenceCurve((0, 3, 6), (2.0, 1.0, 1.0), (0.0,) * 3, 1, 9).confidence_layer == 3
-
-
 @pytest.mark.parametrize("block", [1, 7, 30])
 @torch.no_grad()
 def test_blocks_do_not_matter_and_large_scores_do_not_overflow(block, bank, tiny_model, near):
@@ -120,6 +108,10 @@ def test_each_question_may_have_a_bank_of_its_own(bank, tiny_model, tiny_tokeniz
     curve = measure_confidence(model, tokenizer, banks, PROMPTS[:2])
     columns = mean_of_loops(model, adapter, banks, PROMPTS[:2], tokenizer)
     assert near(curve.mean, [statistics.mean(c) for c in columns]) and curve.rules == 18
+
+
+def test_of_equal_layers_the_first_is_chosen():
+    assert ConfidenceCurve((0, 3, 6), (2.0, 1.0, 1.0), (0.0,) * 3, 1, 9).confidence_layer == 3
 
 
 def test_what_cannot_be_measured_is_refused(bank, tiny_model, tiny_tokenizer):

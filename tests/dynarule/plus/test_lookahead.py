@@ -302,8 +302,3 @@ def test_settings_that_cannot_be(changes, message):
     settings = {"confidence_layer": 2, "first_layer": 2, "search_heads": 2, "lookahead": 3} | changes
     with pytest.raises(ValueError, match=message):
         dynarule_config(WIDTH, **settings)
-
-
-def test_without_it_nothing_is_added(tiny_model):
-    adapter = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, LAYER))
-    assert {name.split(".")[1] for name, _ in adapter.layers.named_parameters()} == {"q", "k", "v"}
