@@ -68,7 +68,7 @@ def support(
     support --model MODEL --adapter adapter --rules book/rules.csv --questions book/questions.jsonl --write
     """
     rows = read_rows(questions, 'JSON lines with "question" and "answers", some of them ["unknown"]')
-    golds = [row.get("answers") for row in rows]
+    golds: list[Any] = [row.get("answers") for row in rows]
     if not all(isinstance(gold, list) and gold for gold in golds) or [UNKNOWN] not in golds:
         raise ValueError(
             f'{questions}: each row needs "answers", a list of texts, and some must be ["{UNKNOWN}"]'
@@ -81,7 +81,11 @@ def support(
     prompts = question_prompts(
         tokenizer, [row["question"] for row in rows], base.active_peft_config.question_opening
     )
-    settings = {"max_new_tokens": max_new_tokens, "batch_size": batch_size, "min_support": 0.0}
+    settings: dict[str, Any] = {
+        "max_new_tokens": max_new_tokens,
+        "batch_size": batch_size,
+        "min_support": 0.0,
+    }
     answers = generate(base, tokenizer, bank, prompts, **settings)
     right = [says(answer.text, gold) for answer, gold in zip(answers, golds, strict=True)]
     unknown = [gold == [UNKNOWN] for gold in golds]
