@@ -25,8 +25,6 @@ from .sources import check_rules, listed, make_rules, read_rules
 if TYPE_CHECKING:
     from ..projection import RuleProjection
 
-SCALE_TILE = 65_536
-
 
 class RuleBank:
     """Rules as embeddings: the whole rule is the key, its conclusion the value.
@@ -242,8 +240,7 @@ class RuleBank:
         weights = (weight._version, bias._version, weight.data_ptr(), bias.data_ptr())
         kept_weights, version, scale_M = self._scales.get(projection, ((), -1, torch.empty(0)))
         if kept_weights != weights or scale_M.device != self.device:
-            tiles = (projection.inverse_scale(part) for part in self.keys.different.split(SCALE_TILE))
-            scale_U = torch.cat([torch.empty(0, device=self.device), *tiles])
+            scale_U = projection.inverse_scale(self.keys.different)
             scale_M = scale_U[self.keys.at(torch.arange(len(self), device=self.device))]
         elif version != self.version:
             old_M, rows = scale_M, self.changed_since(version)
