@@ -511,8 +511,8 @@ def test_each_defect_of_a_question_is_named_and_nothing_reaches_the_terminal(cop
     assert "\\x1b[2J\\r[red]\\u202e" in shown and all(line.isprintable() for line in shown.split("\n"))
 
 
-def test_what_is_wrong_in_a_comparison(tmp_path, tampered):
-    build(tmp_path / "build", "tiny", dials=Dials(hops=1, parts=2, compare=True))
+def test_what_is_wrong_in_a_comparison(built, tmp_path, tampered):
+    build(tmp_path / "build", "few", dials=Dials(hops=1, parts=2, compare=True))
     copy = tampered(tmp_path / "build")
     edits = [  # a list of the row, or a text of its last step; what stands there, what instead, and who sees it
         ("queries", "Sum", "Highest", "C9_pool_clingo"),
@@ -524,11 +524,11 @@ def test_what_is_wrong_in_a_comparison(tmp_path, tampered):
         ("fol", r"Sum\(", "Most(", "steps"),
         ("state", "$", "1", "steps"),
     ]
-    rows = copy.rows("compare_2", "train")
+    rows = copy.rows("compare_2", "test")
     sums = [row for row in rows if row["queries"][0].startswith("Sum")]
     for row, (column, old, new, _) in zip(sums, edits, strict=False):
         place, key = (row[column], 0) if column in row else (row["steps"][-1], column)
         place[key] = re.sub(old, new, place[key], count=1)
-    copy.write("compare_2", "train", rows)
+    copy.write("compare_2", "test", rows)
     failed = copy.failed(BOTH)
     assert [edit for row, edit in zip(sums, edits, strict=False) if row["id"] not in failed[edit[-1]]] == []

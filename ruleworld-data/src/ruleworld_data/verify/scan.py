@@ -139,13 +139,11 @@ class Scan:
     def questions(self) -> pd.DataFrame:
         """One row a question, once all are read.
 
-        Hashes of ``id`` and ``question`` text, ``config``, ``split``, ``shard``, and ``row`` in the shard.
+        Hashes of ``id`` and ``question`` text, ``split``, ``shard``, and ``row`` in the shard.
         """
         columns = {"id": self._ids, "question": self._texts, "shard": self._shards}
         rows = pd.DataFrame({name: np.array(values) for name, values in columns.items()})
-        for name in ("config", "split"):
-            values = [getattr(shard, name) for shard in self.shards]
-            rows[name] = pd.Categorical(values).take(rows["shard"].to_numpy())
+        rows["split"] = pd.Categorical([shard.split for shard in self.shards]).take(rows["shard"].to_numpy())
         rows["row"] = rows.groupby("shard").cumcount()
         return rows
 
