@@ -83,7 +83,7 @@ def plans_of(recipe: AdapterRecipe, method: str) -> list[Any]:
     return [
         RetrievalRecipe(**{k: v for k, v in stage.items() if k != "stage"})
         if stage["stage"] == FINDING
-        else paper_recipe(method, **stage)
+        else paper_recipe("dynarule" if method == PLUS else method, **stage)
         for stage in stages
     ]
 

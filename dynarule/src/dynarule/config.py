@@ -153,6 +153,11 @@ class DynaRuleConfig(PeftConfig):
             return None
         return first[0] if type(first[0]) is int and first[0] >= 0 else None
 
+    @property
+    def own_mark(self) -> bool:
+        """Whether ``<search>`` is a mark that the base writes by itself, before the first step too."""
+        return self.search_token is not None and self.search_id is None
+
     def layers(self, num_layers: int) -> list[int]:
         """Return the layers that hold rules."""
         return list(range(self.first_layer, num_layers, self.every))

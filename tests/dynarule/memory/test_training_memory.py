@@ -60,6 +60,20 @@ def loaded(adapter, rules, measure=False, **settings):
     return memory
 
 
+@pytest.mark.parametrize("mark", [None, "w7"])
+def test_each_step_reads_its_own_rules(bank, tiny_model, mark):
+    """Those of the first are read from the question on, or where a mark of the base's own opens it, from there on."""
+    adapter = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, search_token=mark))
+    *_, rules = batch(bank)
+    rows = torch.tensor([[6, 0, 3, 5], [2, 1, 9, 6]])
+    seen = loaded(adapter, rules, all_rules=True, own_steps=True)._of_steps(rows)
+    for row, starts in enumerate([(0, 8, 11), (0, 9)]):
+        for token in range(14):
+            step = sum(start <= token for start in starts) - 1
+            gold = [] if mark and not step else rules.gold_BSG[row, step].tolist()
+            assert seen[row, token].tolist() == [rule in gold for rule in rows[row].tolist()]
+
+
 @pytest.mark.parametrize("make", (dynarule_config, kblam_config))
 def test_all_rules_attended_is_the_serving_memory_s_forward(bank, tiny_model, make, family, near):
     model = tiny_model(family)

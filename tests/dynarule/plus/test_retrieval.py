@@ -6,12 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 from dynarule.plus import RetrievalRecipe, train_retrieval
-from dynarule.plus.finder import FLOOR, Finder, whitening
+from dynarule.plus.finder import Finder
 from dynarule.plus.reader import SearchInput
 from dynarule.plus.retrieval_loop import RetrievalLoop
 from dynarule.plus.searches import KnownSearch, Searches
-from dynarule.training import Encoder
+from dynarule.training import Encoder, paper_recipe
+from dynarule.training import train as train_reading
 from dynarule.training.pools import keyed
+from dynarule.training.whitening import FLOOR, whitening
 
 from dynarule import RuleAdapter, RuleBank, attach, dynarule_config, load_adapter, prepare_search, rule_memory
 
@@ -121,6 +123,25 @@ def test_what_is_saved_finds_what_was_measured(world, tiny_model, trained, tmp_p
     log, _, tokenizer = trained(tmp_path, **query)
     recall, searches = served(world, tiny_model("llama", hidden_size=96), tokenizer, tmp_path)
     assert recall == pytest.approx(max(entry["recall"] for entry in log), abs=1.5 / searches)
+
+
+def test_reading_is_learned_beside_a_finder_that_stays(world, trained, tmp_path):
+    """One value a rule, read by steps as a search leaves them, in the same coordinates as finding."""
+    bank, rows, _ = world
+    settings = {"search_token": "<search>", "shared_after": True, "score_weight": 5.0}
+    _, adapter, tokenizer = trained(tmp_path / "1", **settings)
+    before = {name: value.clone() for name, value in adapter.state_dict().items()}
+    changes = {"mix": None, "max_steps": 40, "batch_size": 8, "accumulation": 1, "pool_size": (1, 40)}
+    recipe = paper_recipe(stage=1, learning_rate=3e-2, additions={"steps": {}, "whiten": {}}, **changes)
+    encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)}, target)
+    case = (adapter.model, tokenizer, adapter, rows, bank, recipe, tmp_path / "2")
+    log = train_reading(*case, encoder=encoder, use_cpu=True, save_strategy="no", logging_steps=10)
+    assert log[-1]["lm_loss"] < log[0]["lm_loss"] - 0.3
+    place = f"layers.{LAYER}."
+    moved = {name for name, value in adapter.state_dict().items() if not torch.equal(value, before[name])}
+    finding = {name for name in before if place in name and not name.split(place)[1].startswith(("q.", "v."))}
+    assert moved == before.keys() - finding and len(finding) > 8
+    assert not any("token" in path.name for path in (tmp_path / "2").iterdir())
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from dynarule.training.optimizers import Float32Muon, muon_optimizer
 from dynarule.training.pools import RulePools
 from dynarule.training.recipe import Recipe, paper_recipe, recipe_file
 from dynarule.training.rule_model import RuleModel
+from dynarule.training.whitening import FLOOR, fold, whiten
 
 from dynarule import RuleBank, RuleMemory, attach, dynarule_config, kblam_config, srki_config
 
@@ -54,6 +55,26 @@ def base_state(model):
     }
     state["model.embed_tokens.weight"] = model.get_input_embeddings().weight.clone()
     return state | {"lm_head.weight": model.get_output_embeddings().weight.clone()}
+
+
+def test_whitened_projections_step_as_if_embeddings_varied_alike(case):
+    """W - rate G C with C the inverse second moment of the embeddings, where W - rate G would be a plain step."""
+    *_, adapter, _, bank = case
+    linear, rate = adapter.projections()[0].v.requires_grad_(True), 0.1
+    before, gradient = linear.weight.detach().clone(), torch.randn(linear.weight.shape)
+    whiten([adapter.projections()[0]], bank)
+    linear.weight.backward(gradient)
+    trained = linear.parametrizations.weight.original
+    with torch.no_grad():
+        torch.testing.assert_close(linear.weight, before, rtol=1e-3, atol=1e-4)
+        trained -= rate * trained.grad
+    fold([adapter.projections()[0]])
+    moment = bank.values_MP.T @ bank.values_MP / len(bank)
+    moment += FLOOR * moment.trace() / WIDTH * torch.eye(WIDTH)
+    torch.testing.assert_close(
+        linear.weight, before - rate * gradient @ moment.inverse(), rtol=1e-3, atol=1e-4
+    )
+    assert type(linear) is torch.nn.Linear and dict(linear.named_parameters()).keys() == {"weight", "bias"}
 
 
 def test_two_stages_move_the_adapter_and_one_row_and_nothing_else(case, quick, run, tmp_path):

@@ -192,8 +192,7 @@ class RuleMemory(LayerMemory):
     def _query(self, layer: int, query_BHTD: Tensor, at_B: Tensor, number: int) -> Tensor:
         """Return the queries of a ``<search>``, (B, H, D); where a base's own mark opens an answer, the prompt's."""
         query_BHD = query_BHTD[torch.arange(len(at_B), device=at_B.device), :, at_B]
-        config = self.config
-        if number > 1 or config.search_token is None or config.search_id is not None:
+        if number > 1 or not self.config.own_mark:
             return query_BHD  # of a token that is trained for later steps
         return torch.where(self._opens_B[:, None, None], self._asked[layer].to(query_BHD), query_BHD)
 

@@ -52,6 +52,8 @@ class TrainingMemory(LayerMemory):
         Attend to all M rules whatever the adapter's ``top_k`` is (stage 1).
     all_scores : bool
         Score all M rules for the loss, not the kept ones alone, which all but a few rules of a large pool never are.
+    own_steps : bool
+        Each token reads the gold rules of its step alone, as a search leaves them.
 
     Attributes
     ----------
@@ -70,9 +72,11 @@ class TrainingMemory(LayerMemory):
         prompt_queries: bool = False,
         all_rules: bool = False,
         all_scores: bool = False,
+        own_steps: bool = False,
     ) -> None:
         super().__init__(adapter)
         self.prompt_queries, self.all_rules, self.all_scores = prompt_queries, all_rules, all_scores
+        self.own_steps = own_steps
         self.measure = False
         self.scores: StepScores | None = None
         self.kept: dict[int, Tensor] = {}
@@ -140,8 +144,19 @@ class TrainingMemory(LayerMemory):
         if layer == self.config.confidence_layer:
             scores = self._score(projection, query_BHTD, key_BKF, rows_BK)
             self.scores = self.scores or scores
+        visible_BTK = self._of_steps(rows_BK) if self.own_steps else None
         shift = self.length_shift(rows_BK.shape[1])
-        return projection.heads(key_BKF), projection.heads(value_BKF), None, shift
+        return projection.heads(key_BKF), projection.heads(value_BKF), visible_BTK, shift
+
+    def _of_steps(self, rows_BK: Tensor) -> Tensor:
+        """Return which kept rules are gold in each token's step: (B, T, K); none before a mark of the base's own."""
+        batch = self.batch
+        places_T = torch.arange(batch.question_BT.shape[1], device=rows_BK.device)
+        begun_BTS = (batch.search_BS[:, None] <= places_T[:, None]) & (batch.search_BS[:, None] >= 0)
+        gold_BSK = (rows_BK[:, None, :, None] == batch.gold_BSG[:, :, None]).any(-1)
+        if self.config.own_mark:
+            gold_BSK[:, 0] = False
+        return gold_BSK[torch.arange(len(rows_BK), device=rows_BK.device)[:, None], begun_BTS.sum(-1)]
 
     def _keeps_all(self) -> bool:
         top_k = self.config.top_k

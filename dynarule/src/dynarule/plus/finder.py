@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
 from ..projection import RuleProjection, score_keys
+from ..training.whitening import whitening
 from .lookahead import LookAhead
 from .reader import EARLIER, SINCE, SearchInput, SearchReader
 from .searches import Searches
 
-FLOOR = 0.01
-"""Part of the mean variance that every direction of the embeddings is taken to have at least."""
 SAMPLE = 256
 """Searches, and rules, by which the spread of first scores is set."""
 
@@ -177,17 +176,3 @@ def paper_states(known: SearchInput) -> Tensor:
     question_BT = (kind_BT >= 0).to(known.states_BTC)
     mean_BC = torch.einsum("bt,btc->bc", question_BT, known.states_BTC) / question_BT.sum(-1, keepdim=True)
     return torch.where(answering_B[:, None], known.token_BC, mean_BC)
-
-
-def whitening(embeddings_MP: Tensor, block: int = 65_536) -> Tensor:
-    """Return the symmetric (P, P) matrix, fp32, that gives embeddings the same variance in all directions.
-
-    Their mean square is one afterwards. Directions below `FLOOR` of the mean variance stay smaller: they are noise.
-    """
-    width = embeddings_MP.shape[1]
-    moment_PP = torch.zeros(width, width, dtype=torch.float64, device=embeddings_MP.device)
-    for rows in embeddings_MP.split(block):
-        moment_PP += (rows.float().T @ rows.float()).double()
-    variance_P, axes_PP = torch.linalg.eigh(moment_PP / len(embeddings_MP))
-    floored_P = variance_P.clamp_min(0) + FLOOR * variance_P.mean()
-    return ((axes_PP / (width * floored_P).sqrt()) @ axes_PP.T).float()

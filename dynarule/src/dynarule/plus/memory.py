@@ -130,8 +130,8 @@ class PlusMemory(RuleMemory):
             for row in self._rows_of(has_B):
                 scores_K = shift_BK.new_tensor(list(self._results[row].scores.values()))
                 shift_BK[row] = (weight * (scores_K - scores_K.max())).clamp_min(-limit if limit else UNREAD)
-            opens = self.config.search_token is not None and self.config.search_id is None
-            self._shifts[number] = shift_BK if number or not opens else torch.full_like(shift_BK, UNREAD)
+            unread = not number and self.config.own_mark
+            self._shifts[number] = torch.full_like(shift_BK, UNREAD) if unread else shift_BK
         return *kept, self._shifts[number][:, None, :, None]
 
     def search_texts(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:

@@ -104,7 +104,7 @@ def muon_optimizer(module: RuleModel, value_rate: float) -> Optimizer:
         if parameter.ndim != 2 or len(parameter) == 1:
             vectors.append(parameter)
         else:
-            (values if name.endswith(".v.weight") else matrices).append(parameter)
+            (values if ".v." in name else matrices).append(parameter)
     groups = [{"params": matrices, "lr": rate}, {"params": values, "lr": rate * value_rate}]
     muon = Float32Muon([g for g in groups if g["params"]], lr=rate, weight_decay=recipe.weight_decay)
     if not vectors:

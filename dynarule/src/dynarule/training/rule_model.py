@@ -17,6 +17,7 @@ from ..memory.selection import check_bank
 from ..memory.training import RuleBatch, TrainingMemory
 from .losses import IGNORE, lm_loss, stacked_step_loss, step_recall
 from .recipe import Recipe
+from .whitening import fold, whiten
 
 
 class RuleModel(nn.Module):
@@ -62,8 +63,16 @@ class RuleModel(nn.Module):
         if recipe.embedding == "full":
             for matrix in (base.get_input_embeddings(), base.get_output_embeddings()):  # type: ignore[operator]
                 matrix.weight.requires_grad_(True)
+        self.projections: list[Any] = list(adapter.projections().values())
+        if adapter.config.search_heads:  # a finder is trained by itself, and reading leaves it as it is
+            layer: Any = adapter.config.confidence_layer
+            for name, parameter in adapter[layer].named_parameters():
+                parameter.requires_grad_(name.startswith(("q.", "v.")))
+        if "whiten" in recipe.additions:
+            whiten(self.projections, bank)
+        own_steps = recipe.stage == 1 and "steps" in recipe.additions
         self.memory = TrainingMemory(
-            adapter, recipe.pool_queries == "prompt", recipe.stage == 1, recipe.negatives == "pool"
+            adapter, recipe.pool_queries == "prompt", recipe.stage == 1, recipe.negatives == "pool", own_steps
         )
 
     @contextmanager
@@ -71,6 +80,7 @@ class RuleModel(nn.Module):
         """Keep hooks on the base through forward and backward, which recomputes layers under checkpointing."""
         with attach(self.base, self.memory):
             yield
+        fold(self.projections)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         """Return what is trained, without the frozen base."""

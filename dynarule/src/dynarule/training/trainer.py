@@ -26,7 +26,7 @@ from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..bank.sources import premise_of
 from ..model_card import model_card
-from ..search_token import search_id
+from ..search_token import SEARCH_TOKEN, search_id
 from .data import Collator, Encoder, place_of
 from .optimizers import muon_optimizer
 from .pools import Rows, RulePools, TrainingStream, families
@@ -181,13 +181,16 @@ def train(
     """
     folder = Path(folder)
     trained_rows: list[nn.Parameter] = []
+    config, token = adapter.config, adapter.config.search_token or SEARCH_TOKEN
+    own_row = recipe.searches and not config.own_mark
     if recipe.searches:
-        row = search_id(tokenizer)
-        trained_rows = adapter.train_search(row) if recipe.embedding == "row" else []
+        row = search_id(tokenizer, token)
+        trained_rows = adapter.train_search(row) if recipe.embedding == "row" and own_row else []
     encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
-    encoder = replace(encoder, search=recipe.searches, search_place=adapter.config.search_place)
+    written: dict[str, Any] = {"search_token": token, "search_place": config.search_place}
+    encoder = replace(encoder, search=recipe.searches, question_opening=config.question_opening, **written)
     if recipe.searches:
-        adapter.config.search_place = place_of(encoder, rows)
+        config.search_place = place_of(encoder, rows)
     if arguments.pop("gradient_checkpointing", False):
         # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
@@ -235,9 +238,9 @@ def train(
             if recipe.embedding == "full":
                 _save_base(model, tokenizer, folder / "base")
             adapter.config.curve = curve
-            if recipe.searches:
+            if own_row:
                 adapter.train_search(row)  # whatever trained it, the row goes with the adapter
-            adapter.save(folder, tokenizer if recipe.searches else None)
+            adapter.save(folder, tokenizer if own_row else None)
             facts = {
                 "steps": steps,
                 "processes": processes,
