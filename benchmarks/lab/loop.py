@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import time
-from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -33,7 +32,8 @@ Told = dict[str, list[tuple[float, bool]]]  # kind -> loss of each answer, and w
 class Training:
     """A model in training, which its folder's checkpoint decides; a kill costs two minutes.
 
-    A subclass has ``model``, ``weights`` and ``optimizers``, and says in ``at`` (JSON) where it stands.
+    A subclass has ``weights`` and ``optimizers``; ``step()`` trains a little, counts it in ``at`` (JSON) and returns
+    `Told`; ``done`` is the part that lies behind, and ``write(folder)`` writes the model.
     """
 
     weights: dict[str, Tensor]
@@ -42,19 +42,6 @@ class Training:
     def __init__(self, recipe: Any, out: Path, **at: Any) -> None:
         self.recipe, self.out = recipe, out
         self.at: dict[str, Any] = {"step": 0, "tokens": 0, "seconds": 0.0} | at
-
-    @property
-    @abstractmethod
-    def done(self) -> float:
-        """Which part of the training lies behind."""
-
-    @abstractmethod
-    def step(self) -> Told:
-        """Train a little, and count it in ``at``."""
-
-    @abstractmethod
-    def write(self, folder: Path) -> None:
-        """Write the model, how it is asked, and how it was trained."""
 
     def resume(self) -> None:
         """Go to the folder's checkpoint, if there is one."""

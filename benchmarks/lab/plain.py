@@ -15,7 +15,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 HELD_OUT = ("railway workshop", "dance contest", "film studio")  # of validation: nothing is trained on them
@@ -218,36 +218,20 @@ class PlainWorld:
         if not apart:
             given = [list(dict.fromkeys(claim for claims in given for claim in claims))] * len(paths)
         stated = [claim.fact for claim in given[0]]
-        if kind == "compare" and (len({*wanted}) > 1 or "{" not in wanted[0].answer):
-            return None
-        if (
-            len(set(stated)) < len(stated)
-            or {*stated} & {*wanted}
-            or (not apart and len({*wanted}) < len(wanted))
-        ):
-            return None
-        if any(
-            not any("{s}" in said for said in claim.fact.said)
-            for claims in given
-            for claim in claims
-            if apart
-        ):
+        odd = len(set(stated)) < len(stated) or {*stated} & {*wanted}
+        odd = odd or (kind == "compare" and (len({*wanted}) > 1 or "{" not in wanted[0].answer))
+        odd = odd or (not apart and len({*wanted}) < len(wanted))
+        if odd or (apart and any("{s}" not in " ".join(c.fact.said) for claims in given for c in claims)):
             return None
         proofs = [self._proof(claims, fact) for claims, fact in zip(given, wanted, strict=True)]
         if kind == "unknown":
-            proofs = [
-                self._until(path, given[0], wanted[0], proof)
-                for path, proof in zip(paths, proofs, strict=True)
-            ]
-        missing = any(
-            proof is None or (not proof and kind in ("chain", "parts", "compare")) for proof in proofs
-        )
-        excepted = kind == "exception" and any(self.everything[n].unless in given[0] for n, _ in paths[0])
-        if missing or (kind == "exception" and not excepted):
+            both = zip(paths, proofs, strict=True)
+            proofs = [self._until(path, given[0], wanted[0], proof) for path, proof in both]
+        excepted = any(self.everything[n].unless in given[0] for n, _ in paths[0])
+        unproved = [] in proofs and kind in ("chain", "parts", "compare")
+        if None in proofs or unproved or (kind == "exception" and not excepted):
             return None
-        return _Asking(
-            self, draw, given, [(p or [], f) for p, f in zip(proofs, wanted, strict=True)], kind
-        ).row(apart)
+        return self._row(draw, given, list(zip(proofs, wanted, strict=True)), kind, apart)
 
     def _proof(self, given: Sequence[Claim], wanted: Fact) -> Path | None:
         """Return rules, each with what it concludes, that lead to the one value of a fact: nothing if none does.
@@ -272,49 +256,35 @@ class PlainWorld:
 
     def _until(self, path: Any, given: Any, wanted: Fact, proof: Any) -> Any:
         """Return the steps of a path up to the rule that the book lacks; None if it lacks none or there is another."""
-        steps = [
-            *islice(iter(path), next((i for i, (n, _) in enumerate(path) if n >= len(self.rules)), len(path)))
-        ]
+        steps = list(takewhile(lambda step: step[0] < len(self.rules), path))
         alone = all(self.follow(given)[claim] == [number] for number, claim in steps)
         return steps if proof == [] and len(steps) < len(path) and alone else None
 
-
-class _Asking:
-    """Words a question and its answer in steps."""
-
-    def __init__(self, world: PlainWorld, draw: random.Random, given: Any, proofs: Any, kind: str) -> None:
-        self.world, self.draw, self.given, self.proofs, self.kind = world, draw, given, proofs, kind
-
-    def row(self, apart: bool) -> dict[str, Any] | None:
-        draw, world = self.draw, self.world
-        people = [_someone(world.domain, draw)]
-        if apart:
-            people.append(_someone(world.domain, draw))
-            if people[0][0] == people[1][0]:
-                return None
-        people = people if apart else people * len(self.proofs)
+    def _row(
+        self, draw: random.Random, given: Any, proofs: Any, kind: str, apart: bool
+    ) -> dict[str, Any] | None:
+        """Word a question and its answer in steps."""
+        people = [_someone(self.domain, draw) for _ in range(1 + apart)]
+        if apart and people[0][0] == people[1][0]:
+            return None
+        people = people if apart else people * len(proofs)
         steps, asks, answers, stated = [], [], [], []
-        for number, (who, given, (proof, wanted)) in enumerate(
-            zip(people, self.given, self.proofs, strict=True)
-        ):
-            amounts = {c: str(draw.randint(*c.limits)) for c in given if c.fact.over is not None}
+        for number, (who, claims, (proof, wanted)) in enumerate(zip(people, given, proofs, strict=True)):
+            amounts = {c: str(draw.randint(*c.limits)) for c in claims if c.fact.over is not None}
             if apart or not number:
-                for claim in draw.sample(given, len(given)):
+                for claim in draw.sample(claims, len(claims)):
                     texts = [said for said in claim.fact.said if "{s}" in said or not apart]
                     text = texts[0] if draw.random() < 0.4 else draw.choice(texts)
                     stated.append(fill(text, who, claim.value, amounts.get(claim, "")))
-            steps += [self._step(who, rule, then, amounts) for rule, then in proof]
-            name = who[0]
-            named = any(name in text for text in stated) and not apart
-            pronouns = who if named else (name, name, name, f"{name}'s")
-            asks.append(self._question(wanted, pronouns, apart))
+            steps += [_step(self.rules[rule], rule, who, then, amounts) for rule, then in proof]
+            named = any(who[0] in text for text in stated) and not apart
+            asks.append(_question(draw, wanted, who if named else (*[who[0]] * 3, f"{who[0]}'s"), apart))
             then = next((claim for _, claim in reversed(proof) if claim.fact is wanted), None)
             answers.append(_answer(asks[-1], fill(wanted.answer, who, then.value)) if then else UNKNOWN)
             if then is None:
                 steps.append({"nl": NO_RULE, "fol": "", "rule_ids": []})
-        if self.kind == "compare":
-            last = _compared(draw, answers, people)
-            if last is None:
+        if kind == "compare":
+            if (last := _compared(draw, answers, people)) is None:
                 return None
             asks.append(last[0])
             steps.append({"nl": last[1], "fol": "", "rule_ids": []})
@@ -323,35 +293,36 @@ class _Asking:
             asks = [asks[0].rstrip("?") + ", and " + asks[1][0].lower() + asks[1][1:]]
         if len(stated) > 1 and draw.random() < 0.5:
             stated = [f"{', '.join(stated[:-1])} and {stated[-1]}"]
-        gold = sorted({rule for proof, _ in self.proofs for rule, _ in proof})
         return {
             "question": " ".join([*(sentence(f"{text}.") for text in stated), *asks]),
             "steps": steps,
             "answers": answers,
-            "gold_rule_ids": gold,
-            "subtask": self.kind,
+            "gold_rule_ids": sorted({rule for proof, _ in proofs for rule, _ in proof}),
+            "subtask": kind,
         }
 
-    def _step(self, who: Any, rule: int, then: Claim, amounts: dict[Claim, str]) -> dict[str, Any]:
-        since = []
-        for premise in self.world.rules[rule].premises:
-            said = fill(premise.fact.rule, who, premise.value)
-            if premise in amounts:
-                said = fill(premise.fact.said[0], who, amount=amounts[premise])
-                value = str(premise.value)
-                if value.isdigit():
-                    value = f"{'above' if premise.fact.over else 'below'} {value}"
-                said += f", {'between ' + value.replace(' to ', ' and ') if ' to ' in value else value}"
-            since.append(said)
-        text = f"{' and '.join(since)}, so {fill(then.fact.rule, who, then.value)}."
-        return {"nl": sentence(text), "fol": "", "rule_ids": [rule]}
 
-    def _question(self, wanted: Fact, who: Sequence[str], apart: bool) -> str:
-        ask = self.draw.choice(wanted.ask)
-        text = fill(ask, who)
-        if apart and "{s}" not in ask and "{h" not in ask:
-            text = f"In the case of {who[0]}, {text[0].lower()}{text[1:]}"
-        return text
+def _step(rule: Rule, number: int, who: Any, then: Claim, amounts: dict[Claim, str]) -> dict[str, Any]:
+    since = []
+    for premise in rule.premises:
+        said = fill(premise.fact.rule, who, premise.value)
+        if premise in amounts:
+            value = str(premise.value)
+            if value.isdigit():
+                value = f"{'above' if premise.fact.over else 'below'} {value}"
+            value = f"between {value.replace(' to ', ' and ')}" if " to " in value else value
+            said = f"{fill(premise.fact.said[0], who, amount=amounts[premise])}, {value}"
+        since.append(said)
+    text = f"{' and '.join(since)}, so {fill(then.fact.rule, who, then.value)}."
+    return {"nl": sentence(text), "fol": "", "rule_ids": [number]}
+
+
+def _question(draw: random.Random, wanted: Fact, who: Sequence[str], apart: bool) -> str:
+    ask = draw.choice(wanted.ask)
+    text = fill(ask, who)
+    if apart and "{s}" not in ask and "{h" not in ask:
+        text = f"In the case of {who[0]}, {text[0].lower()}{text[1:]}"
+    return text
 
 
 def _answer(ask: str, answer: str) -> str:
@@ -367,17 +338,19 @@ def _compared(draw: random.Random, answers: Sequence[str], people: Any) -> tuple
     one, two = (int(match[1]) for match in found)
     most, least = max(one, two), min(one, two)
     who = people[0][0] if one > two else people[1][0]
-    kinds = [
-        ("How much is that together?", f"{one} and {two} are {one + two} together.", str(one + two)),
-        ("What do the two numbers add up to?", f"{one} and {two} are {one + two} together.", str(one + two)),
-        ("How large is the difference?", f"{most} is {most - least} more than {least}.", str(most - least)),
-        (
-            "For which of the two is the number higher?",
-            f"{most} is more than {least}.",
-            who.removeprefix("the "),
-        ),
-    ]
-    return draw.choice(kinds)
+    total, more = f"{one} and {two} are {one + two} together.", f"{most} is {most - least} more than {least}."
+    return draw.choice(
+        [
+            ("How much is that together?", total, str(one + two)),
+            ("What do the two numbers add up to?", total, str(one + two)),
+            ("How large is the difference?", more, str(most - least)),
+            (
+                "For which of the two is the number higher?",
+                f"{most} is more than {least}.",
+                who.removeprefix("the "),
+            ),
+        ]
+    )
 
 
 def _someone(domain: Domain, draw: random.Random) -> Sequence[str]:

@@ -108,7 +108,7 @@ class Teaching(Training):
 
     @property
     def done(self) -> float:
-        """Of its tokens."""
+        """Return which part of the tokens lies behind."""
         return self.at["tokens"] / self.recipe.tokens
 
     @torch.no_grad()

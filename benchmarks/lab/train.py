@@ -90,7 +90,7 @@ class BaseTraining(Training):
 
     @property
     def done(self) -> float:
-        """Of its blocks."""
+        """Return which part of the blocks lies behind."""
         return self.at["block"] / len(self.recipe.blocks)
 
     def step(self) -> Told:

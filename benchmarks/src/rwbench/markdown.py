@@ -3,9 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], align: str | None = None) -> str:
-    """Return a table; ``align`` has "l" or "r" for each column, or is of numbers right of the first if None."""
-    marks = {"l": "---", "r": "---:"}
-    align = align or "l" + "r" * (len(head) - 1)
-    lines = [head, [marks[each] for each in align], *rows]
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; all but the first column are numbers, and stand at the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join("|" + "".join(f" {text} |" if text else " |" for text in line) for line in lines)
