@@ -39,17 +39,11 @@ def run(name: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_kept_with_small_outputs_and_no_path_of_a_machine(notebook):
-    assert len(NOTEBOOKS) == 2
     text = notebook.read_text(encoding="utf-8")
-    book = json.loads(text)
-    assert (book["nbformat"], book["nbformat_minor"]) == (4, 5)
-    ids = [cell["id"] for cell in book["cells"]]
-    assert len(ids) == len(set(ids)) and book["cells"][0]["cell_type"] == "markdown"
-    code = [cell for cell in book["cells"] if cell["cell_type"] == "code"]
+    code = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
     assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
     assert sum(bool(cell["outputs"]) for cell in code) >= len(code) - 1
-    assert len(text) < 60_000
-    assert not re.search(r"/(home|root|tmp|Users|var)/", text)
+    assert len(text) < 60_000 and not re.search(r"/(home|root|tmp|Users|var)/", text)
 
 
 def test_look_at_the_data(tmp_path):

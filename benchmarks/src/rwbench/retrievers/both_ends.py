@@ -75,13 +75,9 @@ class BothEnds(Retriever):
         """Index premises and conclusions."""
         from dynarule.bank import conclusion_of, premise_of
 
-        before, after = _Side(map(premise_of, texts)), _Side(map(conclusion_of, texts))
-        place: dict[str, int] = {}
-        for each in (*before.said, *after.said):
-            for term in each:
-                place.setdefault(term, len(place))
-        before.set_columns(place)
-        after.set_columns(place)
+        place: dict[str, int] = {}  # the column of each term
+        before, after = _Side(map(premise_of, texts), place), _Side(map(conclusion_of, texts), place)
+        before.terms.resize((before.terms.shape[0], len(place)))
         counts = before.counts + after.counts - _in_both(before, after)
         weights = np.log(1 + (len(texts) - counts + 0.5) / (counts + 0.5)) ** self.power
         before.weigh(weights)
@@ -103,7 +99,7 @@ class BothEnds(Retriever):
 
         def covered(text: str, side: _Side) -> Scores:
             """Return by how much a text covers each premise or conclusion."""
-            row = _rows([content(text)], place)
+            row = _matrix([[place[term] for term in content(text) if term in place]], len(place))
             return np.asarray(side.shared(row)[0] / np.maximum(side.totals, 1e-300))
 
         def score(queries: Sequence[str]) -> Scores:
@@ -129,29 +125,22 @@ class _Side:
 
     Attributes
     ----------
-    said : list of list of str
-        Terms of each of the U different ones, until they have columns.
     of : ndarray of int64, shape (M,)
-        Which of them a rule has.
+        Which of the U different ones a rule has.
     terms : sparse array, shape (U, V)
-        Its terms, from `set_columns` on.
+        Their terms.
     totals : ndarray of float64, shape (U,)
         What they weigh, from `weigh` on.
     """
 
-    terms: Any
     totals: Scores
 
-    def __init__(self, texts: Iterable[str]) -> None:
+    def __init__(self, texts: Iterable[str], place: dict[str, int]) -> None:
         number: dict[str, int] = {}
         self.of = np.array([number.setdefault(text, len(number)) for text in texts], dtype=np.int64)
-        self.said = [content(text) for text in number]
-        self._size = np.bincount(self.of, minlength=len(self.said))
-
-    def set_columns(self, place: dict[str, int]) -> None:
-        """Say which column each term has."""
-        self.terms = _rows(self.said, place)
-        del self.said
+        rows = [[place.setdefault(term, len(place)) for term in content(text)] for text in number]
+        self.terms = _matrix(rows, len(place))
+        self._size = np.bincount(self.of, minlength=len(rows))
 
     @property
     def counts(self) -> Scores:
@@ -187,14 +176,13 @@ def _in_both(before: _Side, after: _Side) -> Scores:
     return both
 
 
-def _rows(found: Sequence[Sequence[str]], place: dict[str, int]) -> Any:
-    """Return which known terms each text has: a sparse matrix."""
+def _matrix(rows: Sequence[Sequence[int]], width: int) -> Any:
+    """Return a sparse matrix with ones in these columns of each row."""
     from scipy.sparse import csr_array
 
-    known = [[place[term] for term in each if term in place] for each in found]
-    ends = np.cumsum([0, *map(len, known)])
-    columns = np.array([column for each in known for column in each], dtype=np.int64)
-    return csr_array((np.ones(len(columns)), columns, ends), shape=(len(found), len(place)))
+    ends = np.cumsum([0, *map(len, rows)])
+    columns = np.array([column for row in rows for column in row], dtype=np.int64)
+    return csr_array((np.ones(len(columns)), columns, ends), shape=(len(rows), width))
 
 
 def content(text: str) -> list[str]:
