@@ -31,6 +31,8 @@ TIE = 0.3
 """Scores (six of the temperatures of training) nearer than this do not say which of two rules comes first."""
 ANSWER_MARGIN = 6.0
 """Scores of what is asked, logarithms of likelihoods, that a rule may lack to the best one and answer it as well."""
+MOST_LINKS = 1 << 24
+"""Numbers of links that are kept for the next search, which mostly goes on from the same rules."""
 
 
 class Tables(NamedTuple):
@@ -42,6 +44,9 @@ class Tables(NamedTuple):
     value_rows_M: Tensor | None = None
     words: Words | None = None  # of the U premises and the V conclusions; None: levels go by embeddings alone
     word_weight: float = 0.0  # what they count in a level
+    known: dict[int, Tensor] | None = (
+        None  # links (V,) of premises that were gone on from; None: none are kept
+    )
 
     def __len__(self) -> int:
         """Return M, rules."""
@@ -82,8 +87,22 @@ class LookAhead(nn.Module):
 
     def links(self, rules_N: Tensor, tables: Tables, conclusion: int | None = None) -> Tensor:
         """Return how surely N rules follow conclusions, logarithms: of all, (N, V), or of the one, (N, 1)."""
+        rows_N, known = tables.key_rows(rules_N), tables.known
+        many = len(rows_N) * len(tables.values_VP) > MOST_LINKS
+        if known is None or many or torch.is_grad_enabled():
+            return self._links(rows_N, tables, conclusion)
+        rows = rows_N.tolist()
+        if not known.keys() >= set(rows):
+            if (len(known) + len(rows)) * len(tables.values_VP) > MOST_LINKS:
+                known.clear()
+            new = [row for row in dict.fromkeys(rows) if row not in known]
+            known.update(zip(new, self._links(rows_N.new_tensor(new), tables).unbind(), strict=True))
+        if conclusion is None:
+            return torch.stack([known[row] for row in rows])
+        return torch.stack([known[row][conclusion, None] for row in rows])
+
+    def _links(self, rows_N: Tensor, tables: Tables, conclusion: int | None = None) -> Tensor:
         which = slice(conclusion, None if conclusion is None else conclusion + 1)
-        rows_N = tables.key_rows(rules_N)
         links_NV = nn.functional.logsigmoid(self.link_logits(tables.keys_UP[rows_N], tables.values_VP[which]))
         if tables.words is None:
             return links_NV

@@ -67,7 +67,7 @@ class PlusMemory(RuleMemory):
         self._shifts: dict[
             int, Tensor
         ] = {}  # of the rules that the prompt (0) and each <search> of this forward keep
-        self._tables_made: tuple[int, Tables] | None = None
+        self._tables_made: tuple[tuple[int, ...], Tables] | None = None
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, before its layers run."""
@@ -189,19 +189,23 @@ class PlusMemory(RuleMemory):
         return largest(_among(allowed_NM, scores_NM), count if top_k is None else min(top_k, count))
 
     def _tables(self) -> Tables:
-        """Return what the backward levels go over; made once for each state of the bank."""
+        """Return what the backward levels go over; made once for each state of the bank and of the adapter."""
         bank, layer = self.bank, self.config.confidence_layer
-        if self._tables_made is None or self._tables_made[0] != bank.version:
+        ahead = None if layer is None else getattr(self.adapter[layer], "lookahead", None)
+        weights = () if ahead is None else (ahead.weight, ahead.link.weight, ahead.link.bias)
+        state = bank.version, *(weight._version for weight in weights)
+        if self._tables_made is None or self._tables_made[0] != state:
             every = torch.arange(len(bank), device=bank.device)
             sides = [
                 (side.different.float(), side.at(every) if side.shared else None)
                 for side in (bank.keys, bank.values)
             ]
             (keys_UP, key_rows_M), (values_VP, value_rows_M) = sides
-            ahead = None if layer is None else getattr(self.adapter[layer], "lookahead", None)
             weight, of_levels = self.config.word_weight, 0.0 if ahead is None else float(ahead.weight)
-            words = (self._words(), weight / of_levels) if weight and of_levels > MIN_LEVEL_WEIGHT else ()
-            self._tables_made = bank.version, Tables(keys_UP, values_VP, key_rows_M, value_rows_M, *words)
+            words = (
+                (self._words(), weight / of_levels) if weight and of_levels > MIN_LEVEL_WEIGHT else (None, 0)
+            )
+            self._tables_made = state, Tables(keys_UP, values_VP, key_rows_M, value_rows_M, *words, known={})
         return self._tables_made[1]
 
     def _words(self) -> Words:
