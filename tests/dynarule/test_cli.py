@@ -291,6 +291,8 @@ def test_the_model_s_own_layers_encode_its_rules(cli, files):
     (folder / "more.txt").write_text("If A is w30, A will be w31.\n")
     cli("bank", "add", folder / "bank", folder / "more.txt", "--prefix", "x", "--model", folder / "model")
     assert len(RuleBank.load(folder / "bank")) == len(RULES) + 1
+    cli("bank", "states", folder / "bank", "--model", folder / "model")
+    assert (folder / "bank" / "states.safetensors").is_file()
     cli("generate", *served(folder, "own", "bank"), "-q", "w1", "--max-new-tokens", 1)
     other = ["generate", *served(folder, "own"), "-q", "w", "--encoder", "minilm"]
     assert "width 20, the adapter reads 48" in cli(*other, code=2)

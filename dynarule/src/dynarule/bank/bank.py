@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -48,6 +49,8 @@ class RuleBank:
         Grows with every change.
     keys, values : SharedRows
         Different embeddings of rules and of conclusions, and the rows of each rule; some may be of removed rules.
+    folder : Path or None
+        Of a bank that was loaded: where from.
 
     Raises
     ------
@@ -67,6 +70,7 @@ class RuleBank:
     ) -> None:
         self.encoder = encoder
         self.version = 0
+        self.folder: Path | None = None
         self.ids, self.texts = listed("ids", ids), listed("texts", texts)
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
         self.keys = SharedRows(keys_UP, key_rows_M)

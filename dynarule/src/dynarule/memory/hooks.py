@@ -50,6 +50,7 @@ def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
     decoder = model.get_decoder()  # type: ignore[operator]
     register()
     handles = [decoder.register_forward_pre_hook(_note_tokens(memory), with_kwargs=True)]
+    handles.append(decoder.register_forward_hook(lambda _module, _args, output: memory.end(output)))
     for layer, block in enumerate(blocks):
         block = getattr(block, "base_layer", block)  # inside PEFT's wrapper
         handles.append(block.register_forward_pre_hook(_read_rules(memory, layer), with_kwargs=True))
@@ -108,10 +109,9 @@ def _note_tokens(memory: LayerMemory) -> Any:
                 "leave out cache_implementation, or pass a DynamicCache"
             )
         length = past.get_seq_length() if past is not None else 0
+        memory.given = {**kwargs, "input_ids": input_ids}
         memory.begin(input_ids, kwargs.get("attention_mask"), int(length))
-        if memory.positions_BT is None:
-            return None
-        return args, kwargs | {"position_ids": memory.positions_BT}
+        return args[1:], memory.inputs()
 
     return hook
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,8 @@ class LayerMemory:
     ----------
     positions_BT : Tensor or None
         Positions of this forward's tokens where the memory says what they are; None: the model does.
+    given : dict
+        What the decoder was given for this forward, ``input_ids`` among it; empty where no forward runs.
     """
 
     positions_BT: Tensor | None = None
@@ -46,10 +49,19 @@ class LayerMemory:
         self.config = config or self.adapter.config
         self.config.validate()
         self._projections: dict[int, RuleProjection] = {}
+        self.given: dict[str, Any] = {}
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, and of the projections that are active, before its layers run."""
         self._projections = self.adapter.projections()
+
+    def inputs(self) -> dict[str, Any]:
+        """Return what the decoder gets in the place of what it was given, after `begin`."""
+        return {**self.given, **({} if self.positions_BT is None else {"position_ids": self.positions_BT})}
+
+    def end(self, output: Any) -> Any:
+        """Return what the decoder is to return in the place of ``output``; None: the same."""
+        self.given = {}
 
     def holds(self, layer: int) -> bool:
         """Return whether a layer reads rules in this forward."""
