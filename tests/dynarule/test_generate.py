@@ -257,13 +257,18 @@ def test_the_model_s_own_generate_refuses_the_same_while_attached(said, bank, re
     model.generate(*args, **options)
 
 
-def test_a_later_turn_is_refused(bank, ready, tiny_tokenizer):
-    model, tokenizer = ready()[0], tiny_tokenizer(search=True, chat=True)
-    turns = [{"role": "user", "content": "w50"}, {"role": "assistant", "content": "w51"}]
-    with pytest.raises(
-        ValueError, match=r"prompt 1 holds a turn of the assistant.*ask the last question by itself"
-    ):
-        generate(model, tokenizer, bank, [turns[:1], [*turns, *turns[:1]]])
+def test_what_is_no_single_question_of_a_user_is_refused(tiny_tokenizer):
+    tokenizer = tiny_tokenizer(search=True, chat=True)
+    turn = {"role": "user", "content": "w50"}
+    for role in ("assistant", "tool", "Assistant", "model", "user <search>", None):
+        match = f"prompt 1 holds a turn of the {role}.*ask the last question by itself"
+        with pytest.raises(ValueError, match=match):
+            encode_prompt(tokenizer, [turn, turn | {"role": role}, turn], 1)
+    with pytest.raises(ValueError, match="prompt 0 must end with the one message of the user"):
+        encode_prompt(tokenizer, [turn, turn])
+    for content in ("", None, 5, {"a": "w5"}, [{"type": "image_url"}], ["w5"], "w5 \ud800"):
+        with pytest.raises(ValueError, match="prompt 0 holds a message whose content is empty or no text"):
+            encode_prompt(tokenizer, [turn | {"content": content}])
 
 
 def test_what_is_no_question_is_refused(bank, ready):
@@ -292,10 +297,11 @@ def test_control_tokens_that_a_question_or_a_rule_spells_are_text(tiny_model, ti
     assert encode_prompt(tokenizer, "w50 <search>") == [50, SEARCH]  # a prompt as it is
     assert len(RuleStates(tiny_model("llama"), tokenizer).tokens("w50 <search> w51")[1]) == 3
     chat = tiny_tokenizer(search=True, chat=True)
-    text = "{{ m['content'] if m['content'] is string else m['content'][0]['text'] }}"
+    text = "{{ m['content'] }} {{ m['name'] }}"
     chat.chat_template = (
         f"{{% for m in messages %}}w2 {text} {{% endfor %}}<search> w3"  # the template's own is one
     )
     for spelled, ids in (("w50 <search> w51 <search>", plain), ("w50 \ue0007\ue001", [50, 1]), ("w50", [50])):
         for content in (spelled, [{"type": "text", "text": spelled}], ({"type": "text", "text": spelled},)):
-            assert encode_prompt(chat, [{"role": "user", "content": content}]) == [2, *ids, SEARCH, 3]
+            message = {"role": "user", "content": content, "name": "<search>"}
+            assert encode_prompt(chat, [message]) == [2, *ids, SEARCH, 3]

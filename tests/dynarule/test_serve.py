@@ -1,11 +1,15 @@
 """The server: OpenAI's client against it, answers equal to `generate`, rules that change, requests that are refused."""
 
 import threading
+import time
 from functools import partial
 
+import httpx
 import openai
 import pytest
 import torch
+import uvicorn
+from dynarule.bank.storage import changed_bank
 from dynarule.serve import Book, Engine, Request, make_app
 from starlette.testclient import TestClient
 
@@ -149,6 +153,14 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
     lost = http.post("/v1/books/other/rules", json=new, headers=key)
     assert lost.status_code == 400 and "a change would be lost" in lost.json()["error"]["message"]
     assert http.delete("/v1/books/bank/rules/r4", headers=key).status_code == 404
+    assert http.post("/v1/books/bank/rules", json=[], headers=key).status_code == 400
+    with changed_bank(engine.books["bank"].folder) as held:
+        held.remove(["r5"])
+    for other in (
+        http.delete("/v1/books/bank/rules/r5", headers=key),
+        http.put("/v1/books/bank/rules", json=new, headers=key),
+    ):
+        assert other.status_code == 400 and "changed by another process" in other.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +181,18 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
             openai.BadRequestError,
             "not supported",
         ),
-        ({"messages": asked("w1 " * 300)}, openai.BadRequestError, "the model reads 256 at most"),
+        ({"messages": asked("w1 " * 256)}, openai.BadRequestError, "the model reads 256 at most"),
+        (
+            {"messages": asked([{"type": "image_url", "image_url": {"url": "x"}}])},
+            openai.BadRequestError,
+            "no text",
+        ),
+        ({"messages": asked([{"type": "text", "text": 5}])}, openai.BadRequestError, "no text"),
+        ({"temperature": 1e-30}, openai.BadRequestError, "from 0.01 to 2"),
+        ({"stop": "w" * 201}, openai.BadRequestError, "stop"),
+        ({"stop": ["w"] * 17}, openai.BadRequestError, "stop"),
+        ({"seed": 1 << 63}, openai.BadRequestError, "seed: "),
+        ({"logprobs": True}, openai.BadRequestError, "logprobs: not supported"),
         ({"messages": asked("w" * (1 << 20))}, openai.APIStatusError, "1,048,576 bytes"),
     ],
 )
@@ -222,6 +245,38 @@ def test_without_a_key_no_stranger_s_page_reads_or_changes_rules(served, headers
             assert answer.status_code == 403
         assert http.get("/v1/books/bank/rules", params={"limit": -1}).status_code == 400
     assert "r4" in served[0].books["bank"].bank.ids
+
+
+def test_an_answer_ends_where_the_model_has_no_more_places(client):
+    answer = client.completions.create(model="bank", prompt=["w1 " * 250, "w2"], max_tokens=12)
+    assert answer.usage.completion_tokens == 6 + 12
+
+
+def test_a_client_that_went_away_leaves_its_place(served):
+    engine, sent = served[0], []
+    submit, engine.submit = engine.submit, lambda request: (sent.append(request), submit(request))
+    held = threading.Event()
+    threading.Thread(target=lambda: engine.run(held.wait), daemon=True).start()
+    server = uvicorn.Server(uvicorn.Config(make_app(engine), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        with pytest.raises(httpx.TimeoutException):
+            httpx.post(
+                f"http://127.0.0.1:{port}/v1/completions", json={"model": "bank", "prompt": "w1"}, timeout=0.3
+            )
+        for _ in range(500):
+            if sent and sent[0].cancelled:
+                break
+            time.sleep(0.01)
+        assert sent[0].cancelled
+    finally:
+        held.set()
+        server.should_exit = True
+        thread.join()
 
 
 def test_whoever_went_away_is_not_answered(served):

@@ -66,6 +66,12 @@ def single_pass(model: Any) -> Iterator[None]:
     def checked(*args: Any, **kwargs: Any) -> Any:
         positional = dict(zip(("inputs", "generation_config"), args, strict=False))
         check_decoding(model, positional | kwargs)
+        mask = kwargs.get("attention_mask")
+        if isinstance(mask, Tensor) and mask.ndim == 2 and not bool(mask[:, -1].all()):
+            raise ValueError(
+                "a row is padded on the right, so its answer would follow the padding; pad on the left: "
+                'tokenizer.padding_side = "left"'
+            )
         past = kwargs.get("past_key_values")
         if past is not None and past.get_seq_length():
             raise ValueError(

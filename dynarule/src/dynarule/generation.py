@@ -24,7 +24,12 @@ from .tokenizer import as_text, control_tokens, encode_marked
 __all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts", "rule_memory"]
 
 Prompt = str | Sequence[Mapping[str, Any]]
-"""Text as it is, control tokens included, or chat messages for the tokenizer's template."""
+"""Text as it is, control tokens included, or chat messages for the tokenizer's template: texts, the last the user's."""
+ROLES = ("system", "developer", "user")
+_ALONE = (
+    "since a search looks for what all turns say, not for what the last one asks; ask the last question by itself, "
+    "with all that it needs"
+)
 
 
 class PlainText(str):
@@ -255,26 +260,13 @@ def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[in
         raise ValueError(
             f"prompt {index} is a list of messages, but the tokenizer has no chat template; pass text"
         )
-    for message in messages:
-        if isinstance(message, Mapping) and message.get("role") in ("assistant", "tool"):
-            raise ValueError(
-                f"prompt {index} holds a turn of the {message['role']}: a search would look for what all turns say, "
-                "not for what the last one asks; ask the last question by itself, with all that it needs"
-            )
-
-    def marked(content: Any) -> Any:
-        if isinstance(content, str):
-            return as_text(tokenizer, content)
-        if isinstance(content, list | tuple):
-            return list(map(marked, content))
-        if isinstance(content, Mapping):
-            return {
-                key: marked(value) if key in ("content", "text") else value for key, value in content.items()
-            }
-        return content
-
-    contents = marked(messages)  # the template's own control tokens have no marks
-    spelled = contents != messages
+    plain = [read_message(message, f"prompt {index}") for message in messages]
+    roles = [message["role"] for message in plain]
+    if roles.count("user") != 1 or roles[-1] != "user":
+        raise ValueError(f"prompt {index} must end with the one message of the user, {_ALONE}")
+    # the template's own control tokens have no marks
+    contents = [message | {"content": as_text(tokenizer, message["content"])} for message in plain]
+    spelled = contents != plain
     try:
         written = tokenizer.apply_chat_template(
             contents, add_generation_prompt=True, tokenize=not spelled, return_dict=not spelled
@@ -287,6 +279,23 @@ def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[in
     if not spelled:
         return written["input_ids"]
     return encode_marked(tokenizer, written)
+
+
+def read_message(message: Mapping[str, Any], place: str) -> dict[str, str]:
+    """Return role and text of a message; of whatever else it holds a template could make control tokens."""
+    role, content = (
+        message.get(key) if isinstance(message, Mapping) else None for key in ("role", "content")
+    )
+    if role not in ROLES:
+        raise ValueError(f"{place} holds a turn of the {role}, expected {', '.join(ROLES)}: {_ALONE}")
+    if isinstance(content, list | tuple):
+        parts = [
+            isinstance(part, Mapping) and part.get("type") == "text" and part.get("text") for part in content
+        ]
+        content = "".join(parts) if all(isinstance(part, str) for part in parts) else None
+    if not isinstance(content, str) or not content.strip() or HALF_PAIR.search(content):
+        raise ValueError(f"{place} holds a message whose content is empty or no text, got {message!r:.80}")
+    return {"role": role, "content": content}
 
 
 def pad_id(model: nn.Module, tokenizer: Any) -> int:

@@ -148,6 +148,7 @@ IN_ENTRY = {
     "another date": (word("date", "2026-12-30"), "date must be the folder's"),
     "a rank": (word("rank", "1"), "rank: Extra inputs are not permitted"),
     "another's name": (word("name", "BM25 Naïve Tokens"), f"name reads like 'BM25, naive tokens' of {NAIVE}"),
+    "another's name in look-alikes": (word("name", "BM25, naIve t0kens"), "name reads like"),
     "a submitter like another": (word("submitter", "The TESTERS"), "submitter reads like"),
     # formats
     "Latin-1": (raw(ENTRY, lambda body: body.replace(b"BM25", b"M\xfcller")), ": Invalid JSON"),
@@ -155,7 +156,10 @@ IN_ENTRY = {
     "a large file": (raw(ENTRY, lambda body: body + b" " * files.MIB), "is larger than"),
     "a link": (link, "is not a regular file"),
 }  # fmt: skip
-for unseen in "ВМ25,ꓐꓟ2Ƽ,\u3164,\u2800A,A\ufe0fB,A\u200bB,\xad,\x1b[2J,\u202e52MB,B\u0334\u0337".split(","):
+UNSEEN = (
+    "ВМ25,ꓐꓟ2Ƽ,n\u0251if,na\u0131f,\u3164,\u2800A,A\ufe0fB,A\u200bB,\xad,\x1b[2J,\u202e52MB,B\u0334\u0337"
+)
+for unseen in UNSEEN.split(","):
     IN_ENTRY[f"a name of {unseen!a}"] = (word("name", unseen), "must be in Latin letters")
 OF_THE_FOLDER = {
     "a folder as a link": (submission_that_is_a_link, "'2026-11-28_bm25': must be a folder, no link"),

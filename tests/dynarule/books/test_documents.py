@@ -298,17 +298,30 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path):
     (tmp_path / "a.pdf").write_bytes(b"%PDF-1.4 broken")
     (tmp_path / "b.md").write_text("Welcome!\n")
     (tmp_path / "c.md").write_text("If A is late, B pays.\n")
+    (tmp_path / "d.md").symlink_to(__file__)
+    for name in ("e.docx", "f.xlsx"):
+        with zipfile.ZipFile(tmp_path / name, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("word/document.xml", bytes(11 << 20))
     reading = read_book(tmp_path)
     assert [rule.place for rule in reading.rules] == ["c.md:1"]
-    assert [name in problem for name, problem in zip(("a.pdf", "b.md"), reading.problems, strict=True)] == [
-        True
-    ] * 2
+    told = ("a.pdf", "b.md", "d.md is a link", "it unpacks to 11 MiB", "it unpacks to 11 MiB")
+    assert [part in problem for part, problem in zip(told, reading.problems, strict=True)] == [True] * 5
     with pytest.raises(ValueError, match="holds no rules"):
         read_documents(tmp_path / "b.md")
 
 
 @pytest.mark.parametrize(
-    "line", ["." * 20_000, ". " * 10_000, "1." * 10_000, "[" * 5_000, "<!--" * 5_000, "**a" * 7_000]
+    "line",
+    [
+        "." * 20_000,
+        ". " * 10_000,
+        "1." * 10_000,
+        "[" * 40_000,
+        "<!--" * 5_000,
+        "**a" * 7_000,
+        "![" * 20_000,
+        "[a](" * 10_000,
+    ],
 )
 def test_a_line_of_marks_is_read_at_once(line):
     start = time.process_time()
@@ -326,10 +339,14 @@ def test_files_of_one_name_are_told_apart(tmp_path):
 def test_a_book_is_read_back_with_its_places(tmp_path):
     (tmp_path / "a.md").write_text("Dogs stay out. Cats stay in.\n")
     (tmp_path / "b.md").write_text("# Pets\n\nDogs stay out.\n")
-    reading = read_book([tmp_path / "a.md", tmp_path / "b.md"])
+    (tmp_path / "c.csv").write_text("rule\n=HYPERLINK(1) if it rains\n@SUM(1) if it snows\n")
+    reading = read_book([tmp_path / name for name in ("a.md", "b.md", "c.csv")])
     write_book(tmp_path / "book", reading)
     rules = read_rules(tmp_path / "book" / "rules.csv")
-    assert rules.ids == ["a.md:1", "a.md:1.2"] and rules.texts == ["Dogs stay out.", "Cats stay in."]
+    assert rules.ids == ["a.md:1", "a.md:1.2", "c.csv:2", "c.csv:3"] and rules.texts[0] == "Dogs stay out."
+    assert rules.texts[2:] == ["=HYPERLINK(1) if it rains", "@SUM(1) if it snows"]
     with (tmp_path / "book" / "rules.csv").open(newline="") as file:
-        assert [row["also"] for row in csv.DictReader(file)] == ["b.md:3", ""]
+        rows = [*csv.DictReader(file)]
+    assert [row["also"] for row in rows] == ["b.md:3", "", "", ""]
+    assert not [cell for row in rows for cell in row.values() if cell[:1] in ("=", "@")]  # no formula runs
     assert "Dogs stay out." in (tmp_path / "book" / "review.html").read_text()

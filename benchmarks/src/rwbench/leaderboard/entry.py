@@ -30,8 +30,12 @@ def _plain(text: str, longest: int) -> str:
 
 def _name(text: str) -> str:
     """Refuse letters that look like others, and signs that nobody sees: only Latin letters and ASCII are left."""
-    if not all(" " <= sign <= "~" or unicodedata.name(sign, "").startswith("LATIN ") for sign in text):
-        raise ValueError("must be in Latin letters, digits and ASCII punctuation")
+    bases = [
+        unicodedata.normalize("NFKD", sign)[0] for sign in text
+    ]  # not so of "\u0251", which reads as "a"
+    latin = [sign.isascii() or unicodedata.name(sign, "").startswith("LATIN ") for sign in text]
+    if not all(latin) or not all(" " <= base <= "~" for base in bases):
+        raise ValueError("must be in Latin letters A to Z, accents allowed, digits and ASCII punctuation")
     if not skeleton(text):
         raise ValueError("must have a letter or a digit")
     return _plain(text, 60)
@@ -52,8 +56,9 @@ def _spec(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def skeleton(name: str) -> str:
-    """Return what is left of a name that is read in passing: no case, accents, blanks or punctuation."""
-    return "".join(filter(str.isalnum, unicodedata.normalize("NFKD", name).casefold()))
+    """Return what is left of a name read in passing: no case, accents, blanks, punctuation; I, 1 and l are one, too."""
+    plain = "".join(filter(str.isalnum, unicodedata.normalize("NFKD", name).casefold()))
+    return plain.translate(str.maketrans("i10", "llo")).replace("rn", "m").replace("vv", "w")
 
 
 Name = Annotated[str, AfterValidator(_name)]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ruleworld_data.io import write_whole
+from ruleworld_data.io import whole_file, write_whole
 
 from ..run.books import source_of
 from ..run.pools import pools_of
@@ -38,7 +38,8 @@ def write_kit(folder: Path, spec: RunSpec) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / QUESTIONS, _lines(questions))
     write_whole(folder / POOLS, _lines({"pool": n, "rules": ids} for n, ids in enumerate(members)))
-    pq.write_table(table, folder / RULES, compression="zstd")
+    with whole_file(folder / RULES) as part:
+        pq.write_table(table, part, compression="zstd")
 
 
 def same_kit(first: Path, second: Path) -> bool:

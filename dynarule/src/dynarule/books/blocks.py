@@ -71,14 +71,15 @@ _NUMBER = re.compile(
 )
 """The number of a clause, as in "4.1 ", "§ 3 " or "Article 5. "."""
 _INLINE = (
-    (re.compile(r"!\[[^\]]*\]\([^)]*\)|<!--.*?-->"), ""),
-    (re.compile(r"\[([^\]]+)\]\([^)]*\)"), r"\1"),
-    (re.compile(r"(\*\*|__|~~)(?=\S)(.+?)(?<=\S)\1"), r"\2"),
-    (re.compile(r"(?<!\w)([*_])(?=\S)([^*_]+?)(?<=\S)\1(?!\w)"), r"\2"),
-    (re.compile(r"`([^`]+)`"), r"\1"),
-    (re.compile(r"</?(?:b|i|u|em|strong|br|sup|sub|span|a)\b[^>]*>", re.IGNORECASE), ""),
+    (re.compile(r"!\[[^\]]{0,500}\]\([^)]{0,2000}\)|<!--.{0,2000}?-->"), ""),
+    (re.compile(r"\[([^\]]{1,500})\]\([^)]{0,2000}\)"), r"\1"),
+    (re.compile(r"(\*\*|__|~~)(?=\S)(.{1,2000}?)(?<=\S)\1"), r"\2"),
+    (re.compile(r"(?<!\w)([*_])(?=\S)([^*_]{1,2000}?)(?<=\S)\1(?!\w)"), r"\2"),
+    (re.compile(r"`([^`]{1,2000})`"), r"\1"),
+    (re.compile(r"</?(?:b|i|u|em|strong|br|sup|sub|span|a)\b[^>]{0,2000}>", re.IGNORECASE), ""),
     (re.compile(r"\\([\\`*_{}\[\]()#+.!|-])"), r"\1"),
 )
+"""Marks within a line, each of bounded length: a line of thousands of open ones would take minutes."""
 _OPEN = re.compile(
     r"(?:[,;(–-]|\b(?:and|or|the|a|an|of|to|in|on|for|with|by|if|when|that|is|are|must|may|not))$",
     re.IGNORECASE,

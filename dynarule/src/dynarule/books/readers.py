@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 from .._lazy import need
 from ..bank.sources import read_parquet
@@ -23,6 +24,8 @@ _BLOCK_TAGS = {
 }
 _LEFT_OUT = ("script", "style", "nav", "pre", "code", "head", "template", "noscript", "button", "form")
 _DELIMITERS = ",;\t|"
+_UNPACKED, _RATIO = 10 << 20, 100
+"""Bytes to which an office document may unpack, whatever its size; else so many times its size."""
 
 
 def read_blocks(path: Path) -> list[Block]:
@@ -52,12 +55,22 @@ def read_blocks(path: Path) -> list[Block]:
         ".parquet": lambda path: [_records(read_parquet([path]).to_pylist())],
     }.get(suffix, lambda path: blocks_of(list(enumerate(decoded(path).splitlines(), 1))))
     try:
+        if suffix in (".docx", ".xlsx"):
+            _check_archive(path)
         return reader(path)
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # whatever a damaged file makes of a library
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"{path} cannot be read as {suffix}: {first}") from None
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse what is small on disk and fills the memory once it is unpacked."""
+    with ZipFile(path) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+    if size > max(_UNPACKED, _RATIO * path.stat().st_size):
+        raise ValueError(f"it unpacks to {size >> 20:,} MiB, which no document of its size does")
 
 
 def decoded(path: Path) -> str:
@@ -229,10 +242,13 @@ def _records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
 def _clauses(path: Path) -> list[Block]:
     """Return the clauses of a logic program, each to its full stop."""
     text = re.sub(r"%.*", "", decoded(path))
-    blocks = []
-    for match in re.finditer(r"\S(?:[^.]|\.(?!\s|$))*\.(?=\s|$)", text):
-        line = text.count("\n", 0, match.start()) + 1
-        blocks.append(Block("rule", " ".join(match[0].split()), [(0, line)]))
+    blocks, start, line = [], 0, 1
+    for stop in re.finditer(r"\.(?=\s|$)", text):
+        clause = text[start : stop.end()]
+        words, lead = " ".join(clause.split()), len(clause) - len(clause.lstrip())
+        if words != ".":
+            blocks.append(Block("rule", words, [(0, line + clause.count("\n", 0, lead))]))
+        start, line = stop.end(), line + clause.count("\n")
     return blocks
 
 

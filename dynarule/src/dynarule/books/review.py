@@ -15,7 +15,8 @@ COLUMNS = ("id", "rule", "premise", "conclusion", "context", "also")
 def write_book(folder: Path, reading: BookReading) -> None:
     """Write ``rules.csv``, which ``--rules`` reads, and ``review.html`` into a new folder, whole or not at all.
 
-    An id is the rule's file and line, so every answer cites them.
+    An id is the rule's file and line, so every answer cites them. A cell that a spreadsheet would run as a formula has
+    a space before it, which reading takes off.
     """
     import jinja2
 
@@ -25,7 +26,7 @@ def write_book(folder: Path, reading: BookReading) -> None:
     rows.writerow(COLUMNS)
     for name, rule in zip(names, reading.rules, strict=True):
         parts = (rule.text, rule.premise, rule.conclusion, " > ".join(rule.context), " ".join(rule.also))
-        rows.writerow((name, *parts))
+        rows.writerow([f" {cell}" if cell[:1] in tuple("=+-@") else cell for cell in (name, *parts)])
     template = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
         (Path(__file__).parent / "review.html").read_text(encoding="utf-8")
     )

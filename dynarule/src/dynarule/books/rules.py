@@ -130,6 +130,9 @@ def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **colu
     first: dict[str, DocumentRule] = {}
     names = Counter(path.name for path in files)
     for path in files:
+        if path.is_symlink() and path not in listed:
+            reading.problems.append(f"{path} is a link, and is not followed from a folder; give it by itself")
+            continue
         source = path.name if names[path.name] == 1 else path.as_posix()
         try:
             blocks = read_blocks(path)

@@ -160,7 +160,7 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
     )
     if named or bounds:
         return named or kept[-1:]
-    for count in range(1, len(kept)):
+    for count in range(1, min(len(kept), 20)):  # all, of thousands of columns, would take the square
         if len({tuple(row[i] for i in kept[:count]) for row in rows}) == len(rows):
             return kept[count:]
     return kept[-1:]

@@ -24,7 +24,7 @@ def serve(
         ),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, help="0: any that is free.")] = 8000,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8000,
     api_key: Annotated[
         str | None,
         typer.Option("--api-key", help="What clients must send.", show_default="$DYNARULE_API_KEY, or none"),

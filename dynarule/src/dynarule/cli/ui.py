@@ -105,7 +105,7 @@ def ui(
     served: Served,
     max_new_tokens: MaxNewTokensOption = 256,
     top: TopOption = 2,
-    port: Annotated[int, typer.Option("--port", min=1, help="Of this machine.")] = 7860,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Of this machine.")] = 7860,
 ) -> None:
     """Ask a rule book in the browser, as in `dynarule chat`: each step as it is written, and the rules it found.
 

@@ -8,12 +8,13 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.requests import Request as HttpRequest
 
 from .._lazy import need
-from ..generation import Prompt, encode_prompt, question_prompts
+from ..generation import Prompt, encode_prompt, question_prompts, read_message
 from ..memory.serving import Retrieval
 from .engine import Answer, Book, Engine, Request
 from .local import from_elsewhere
@@ -24,18 +25,27 @@ MOST_ANSWERS = 64
 """Of a request: ``n`` times its prompts."""
 TOP_RULES = 5
 """Rules of a step that an answer names."""
+LEAST_TEMPERATURE = 0.01
+"""Above 0: below it, logits would overflow."""
+UNSUPPORTED = (
+    "tools functions logprobs logit_bias frequency_penalty presence_penalty echo suffix guided_json guided_regex "
+    "guided_choice guided_grammar structured_outputs"
+).split()
+"""Fields that would change an answer."""
+StopWord = Annotated[str, Field(max_length=200)]
 
 
 class Asked(BaseModel):
-    """What chat completions and completions share; fields that are not named here are ignored."""
+    """What chat completions and completions share; fields that are not named here, nor `UNSUPPORTED`, are ignored."""
 
+    model_config = ConfigDict(extra="allow")
     model: str
     max_tokens: int | None = Field(None, ge=1)
     temperature: float | None = Field(0.0, ge=0, le=2)
     top_p: float | None = Field(1.0, gt=0, le=1)
     n: int | None = Field(1, ge=1, le=MOST_ANSWERS)
-    seed: int | None = None
-    stop: str | list[str] | None = None
+    seed: int | None = Field(None, ge=-(1 << 63), lt=1 << 63)
+    stop: StopWord | Annotated[list[StopWord], Field(max_length=16)] | None = None
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
 
@@ -45,7 +55,6 @@ class ChatCompletion(Asked):
 
     messages: list[dict[str, Any]] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1)
-    tools: list[Any] | None = None
     response_format: dict[str, Any] | None = None
 
 
@@ -60,6 +69,9 @@ class Rule(BaseModel):
 
     id: str = Field(min_length=1)
     text: str = Field(min_length=1)
+
+
+NewRules = Annotated[list[Rule], Field(min_length=1)]
 
 
 class RequestError(Exception):
@@ -95,7 +107,7 @@ def make_app(engine: Engine, api_key: str | None = None) -> Any:
         if (
             api_key
             and request.url.path != "/health"
-            and not secrets.compare_digest(given.encode(), api_key.encode())
+            and not secrets.compare_digest(given.encode("latin-1"), api_key.encode())
         ):
             return error(
                 401, "wrong or missing API key; send it as: Authorization: Bearer KEY", "invalid_api_key"
@@ -137,23 +149,23 @@ def make_app(engine: Engine, api_key: str | None = None) -> Any:
         return {"object": "list", "data": listed}
 
     @app.post("/v1/chat/completions")
-    async def chat(asked: ChatCompletion) -> Any:
-        if asked.tools or (asked.response_format or {"type": "text"}).get("type") != "text":
-            raise RequestError(400, "tools and response_format are not supported: answers are text")
+    async def chat(asked: ChatCompletion, http: HttpRequest) -> Any:
+        if (asked.response_format or {"type": "text"}).get("type") != "text":
+            raise RequestError(400, "response_format is not supported: answers are text")
         asked.max_tokens = asked.max_completion_tokens or asked.max_tokens
         prompt = _chat_prompt(engine, asked.messages)
-        return await _respond(engine, asked, [prompt], "chat.completion", responses)
+        return await _respond(engine, asked, [prompt], "chat.completion", responses, http)
 
     @app.post("/v1/completions")
-    async def completions(asked: TextCompletion) -> Any:
+    async def completions(asked: TextCompletion, http: HttpRequest) -> Any:
         questions = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
         prompts = _refusing(lambda: question_prompts(engine.tokenizer, questions, engine.opening))
-        return await _respond(engine, asked, prompts, "text_completion", responses)
+        return await _respond(engine, asked, prompts, "text_completion", responses, http)
 
     @app.get("/v1/books/{name}/rules")
     async def rules(name: str, contains: str = "", limit: int = natural(100), after: int = natural(0)) -> Any:
         bank = _book(engine, name).bank
-        both = list(zip(bank.ids, bank.texts, strict=True))
+        both = await asyncio.to_thread(engine.run, lambda: list(zip(bank.ids, bank.texts, strict=True)))
         found = [{"id": i, "text": t} for i, t in both if contains.lower() in t.lower()]
         return {"object": "list", "total": len(found), "data": found[after : after + limit]}
 
@@ -163,13 +175,13 @@ def make_app(engine: Engine, api_key: str | None = None) -> Any:
         return {"rules": len(book.bank)}
 
     @app.post("/v1/books/{name}/rules", status_code=201)
-    async def add(name: str, new: list[Rule]) -> Any:
+    async def add(name: str, new: NewRules) -> Any:
         return await changed(
             name, lambda book: book.put([r.text for r in new], [r.id for r in new], replace=False)
         )
 
     @app.put("/v1/books/{name}/rules")
-    async def replace(name: str, new: list[Rule]) -> Any:
+    async def replace(name: str, new: NewRules) -> Any:
         return await changed(
             name, lambda book: book.put([r.text for r in new], [r.id for r in new], replace=True)
         )
@@ -209,16 +221,14 @@ def _chat_prompt(engine: Engine, messages: Sequence[dict[str, Any]]) -> Prompt:
         raise RequestError(
             400, "this model reads one message of the role user: ask one question, with all that it needs"
         )
-    content = messages[0].get("content")
-    if isinstance(content, list):
-        content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    if not isinstance(content, str):
-        raise RequestError(400, f"the content of a message must be text, got {content!r:.60}")
+    content = _refusing(lambda: read_message(messages[0], "the request")["content"])
     prompts: list[Prompt] = _refusing(lambda: question_prompts(engine.tokenizer, [content], engine.opening))
     return prompts[0]
 
 
-async def _respond(engine: Engine, asked: Asked, prompts: Sequence[Prompt], kind: str, responses: Any) -> Any:
+async def _respond(
+    engine: Engine, asked: Asked, prompts: Sequence[Prompt], kind: str, responses: Any, http: HttpRequest
+) -> Any:
     """Answer all prompts ``n`` times, at once or as a stream of server-sent events."""
     book = _book(engine, asked.model).name
     count = asked.n or 1
@@ -226,6 +236,12 @@ async def _respond(engine: Engine, asked: Asked, prompts: Sequence[Prompt], kind
         raise RequestError(400, f"a request asks for 1 to {MOST_ANSWERS} answers, got {len(prompts) * count}")
     if count > 1 and not asked.temperature:
         raise RequestError(400, "n answers without a temperature are all the same; set temperature, or n=1")
+    if given := [name for name in UNSUPPORTED if (asked.model_extra or {}).get(name)]:
+        raise RequestError(
+            400, f"{', '.join(given)}: not supported, and leaving it out would change the answer"
+        )
+    if 0 < (asked.temperature or 0) < LEAST_TEMPERATURE:
+        raise RequestError(400, f"temperature must be 0 (greedy) or from {LEAST_TEMPERATURE} to 2")
     stops = (asked.stop,) if isinstance(asked.stop, str) else tuple(asked.stop or ())
     loop, events = asyncio.get_running_loop(), asyncio.Queue[tuple[int, Any]]()
 
@@ -235,11 +251,10 @@ async def _respond(engine: Engine, asked: Asked, prompts: Sequence[Prompt], kind
     requests = []
     for index in range(len(prompts) * count):
         seed = None if asked.seed is None else asked.seed + index
-        limit = min(asked.max_tokens or 256, engine.most_tokens)
-        settings = (limit, asked.temperature or 0.0, asked.top_p or 1.0, seed, tuple(filter(None, stops)))
-        requests.append(
-            Request(book, prompts[index // count], *settings, emit=passing(index), done=passing(index))
-        )
+        settings = (asked.max_tokens or 256, asked.temperature or 0.0, asked.top_p or 1.0, seed)
+        emit = passing(index)
+        words = tuple(filter(None, stops))
+        requests.append(Request(book, prompts[index // count], *settings, words, emit, emit))
     try:
         for request in requests:
             engine.submit(request)
@@ -261,17 +276,25 @@ async def _respond(engine: Engine, asked: Asked, prompts: Sequence[Prompt], kind
         lines = _stream(events, requests, head, usage)
         return responses.StreamingResponse(lines, media_type="text/event-stream")
     answers: dict[int, Answer] = {}
+    gone = asyncio.ensure_future(
+        http.receive()
+    )  # the body is read; all that can follow is that the client leaves
     try:
         while len(answers) < len(requests):
-            index, what = await events.get()
+            event = asyncio.ensure_future(events.get())
+            await asyncio.wait((event, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not event.done():
+                event.cancel()
+                raise RequestError(499, "the client has gone")
+            index, what = event.result()
             if isinstance(what, Exception):
                 raise _failure(what)
             if isinstance(what, Answer):
                 answers[index] = what
-    except asyncio.CancelledError:
+    finally:
+        gone.cancel()
         for request in requests:
             request.cancelled = True
-        raise
     choices = [_choice(kind, index, answers[index]) for index in sorted(answers)]
     return head | {"choices": choices, "usage": _usage(answers.values())}
 

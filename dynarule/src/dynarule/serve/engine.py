@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -56,16 +57,26 @@ class Book:
         encode: Any = self.encoder and self.encoder()
         made_with = self.bank.encoder and encode.fingerprint  # a bank may not know its encoder
         more = RuleBank.from_texts(list(texts), None, encode, list(ids), made_with)
-        with changed_bank(folder) as held:
+        with self._changed(folder) as held:
             (held.replace if replace else held.add)(more)
         own = more.to(self.bank.device, self.bank.dtype)
         (self.bank.replace if replace else self.bank.add)(own)
 
     def remove(self, ids: Sequence[str]) -> None:
         """Remove rules, on disk and then in memory; `KeyError` for an id that is not there."""
-        with changed_bank(self._folder()) as held:
+        with self._changed(self._folder()) as held:
             held.remove(list(ids))
         self.bank.remove(list(ids))
+
+    @contextmanager
+    def _changed(self, folder: Path) -> Iterator[RuleBank]:
+        with changed_bank(folder) as held:
+            if (held.ids, held.texts) != (self.bank.ids, self.bank.texts):
+                raise ValueError(
+                    f"the rules in {folder} were changed by another process, and are not those that are served; start "
+                    "the server anew"
+                )
+            yield held
 
     def _folder(self) -> Path:
         if self.folder is None:
@@ -172,22 +183,25 @@ class Engine:
         self._thread.start()
 
     def submit(self, request: Request) -> None:
-        """Let a request wait for its turn.
+        """Let a request wait for its turn; its answer has no more tokens than the model has places for.
 
         Raises
         ------
         OverflowError
             If too many wait already.
         ValueError
-            If its prompt is longer than the model reads: alone, not with the batch that it would be answered in.
+            If its prompt leaves no place for an answer: alone, not with the batch that it would be answered in.
         """
-        request.prompt_tokens = len(encode_prompt(self.tokenizer, request.prompt))
-        longest = getattr(self.model.config, "max_position_embeddings", None)
-        if longest and request.prompt_tokens > longest:
+        request.prompt_tokens = count = len(encode_prompt(self.tokenizer, request.prompt))
+        longest = getattr(self.model.config, "max_position_embeddings", None) or 1 << 30
+        if count >= longest:
             raise ValueError(
-                f"the prompt has {request.prompt_tokens:,} tokens, the model reads {longest:,} at most"
+                f"the prompt has {count:,} tokens, the model reads {longest:,} at most, answer included"
             )
+        request.max_tokens = min(request.max_tokens, self.most_tokens, longest - count)
         with self._wake:
+            if len(self._waiting) >= self.most_waiting:
+                self._waiting = deque(waiting for waiting in self._waiting if not waiting.cancelled)
             if len(self._waiting) >= self.most_waiting:
                 raise OverflowError(f"{len(self._waiting)} requests wait already; try again later")
             self._waiting.append(request)
