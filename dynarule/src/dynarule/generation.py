@@ -147,8 +147,9 @@ def generate(
             batch = encoded[start : start + batch_size]
             ids_BT, mask_BT = left_pad(batch, pad, model.device)  # type: ignore[arg-type]
             length = ids_BT.shape[1]
-            writes = (search, tokenizer, length, max_searches, memory.config)
-            searches = [] if search is None else [_Searches(*writes)]
+            searches = []
+            if search is not None:
+                searches = [_Searches(search, tokenizer, length, max_searches, memory.config)]
             cache = None if named else growing_cache(model)
             refusals = Refusals(memory, length, floor) if floor else None
             out = model.generate(  # type: ignore[operator]
