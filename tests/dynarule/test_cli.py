@@ -486,10 +486,11 @@ def test_words_that_the_model_has_no_tokens_for_are_named(cli, files, capsys):
     for name in ("model", "adapter"):
         config = json.loads((folder / name / "tokenizer_config.json").read_text())
         (folder / name / "tokenizer_config.json").write_text(json.dumps(config | {"unk_token": "w1"}))
-    assert note("w11 w12") == ""
+    assert "5 of 5 words of the rules, such as If, A, is, will, be, so" in note("w11 w12")
     unknown = note("w11 which invoice")
     assert (
-        "no tokens for 2 of 2 words, such as which, invoice" in unknown and "dynarule train --help" in unknown
+        "no tokens for 2 of 2 words of the questions, such as which, invoice" in unknown
+        and "dynarule train --help" in unknown
     )
 
     class InPieces:
@@ -504,7 +505,7 @@ def test_words_that_the_model_has_no_tokens_for_are_named(cli, files, capsys):
     loading.warn_of_unknown(InPieces(), ["Anouk"])
     assert capsys.readouterr().err == ""
     loading.warn_of_unknown(InPieces(), ["Anouk invoice"])
-    assert "1 of 2 words, such as invoice" in capsys.readouterr().err
+    assert "1 of 2 words of the questions, such as invoice" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("extra", ["parquet", "train", "ui"])

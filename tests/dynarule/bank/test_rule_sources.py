@@ -79,14 +79,14 @@ def test_a_bank_from_a_dataset_and_parquet_is_the_same(tmp_path):
 )
 def test_tables_are_read_by_their_columns(tmp_path, name, content, expected):
     (tmp_path / name).write_bytes(content.encode())
-    assert list(zip(*read_rules(tmp_path / name), strict=True)) == expected
+    assert list(zip(*read_rules(tmp_path / name)[:3], strict=True)) == expected
 
 
 def test_columns_can_be_named(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("no,said,then\n1,x,y\n")
     rules = read_rules(path, "said", "then", "no")
-    assert rules == (["x"], ["y"], ["1"])
+    assert rules[:3] == (["x"], ["y"], ["1"])
     path.write_text("nl,fol,conclusion_fol\nx,p,q\n")
     assert read_rules(path)[:2] == (["x"], ["x"]) and read_rules(path, fol=True)[:2] == (["p"], ["q"])
 

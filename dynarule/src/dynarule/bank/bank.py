@@ -17,8 +17,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
+from .clauses import split_rule
 from .embedding_cache import Encode, embed, unique_texts
-from .encoders import key_texts
+from .encoders import PREMISE_KEYS, key_texts
 from .index import best_rules
 from .rows import GrowingRows, SharedRows, check_embeddings, used_rows
 from .sources import check_rules, listed, make_rules, read_rules
@@ -47,6 +48,8 @@ class RuleBank:
     ----------
     version : int
         Grows with every change.
+    parts : dict of str to (str, str)
+        Premise and conclusion of rules whose owner says them otherwise than `split_rule` finds them, by text.
     keys, values : SharedRows
         Different embeddings of rules and of conclusions, and the rows of each rule; some may be of removed rules.
     folder : Path or None
@@ -72,6 +75,7 @@ class RuleBank:
         self.version = 0
         self.folder: Path | None = None
         self.ids, self.texts = listed("ids", ids), listed("texts", texts)
+        self.parts: dict[str, tuple[str, str]] = {}
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
         self.keys = SharedRows(keys_UP, key_rows_M)
         self.values = SharedRows(values_VP, value_rows_M)
@@ -91,6 +95,7 @@ class RuleBank:
         encoder: str | None = None,
         dtype: torch.dtype | None = None,
         progress: Callable[[int, int], None] | None = None,
+        premises: Sequence[str | None] = (),
     ) -> RuleBank:
         """Embed rules and their conclusions, each different text once.
 
@@ -109,6 +114,8 @@ class RuleBank:
             Of the embeddings; None: as the encoder gives them.
         progress : callable, optional
             Gets the number of texts that are embedded, and of all.
+        premises : sequence of str or None
+            When each rule applies; None: found in the rule, as for all if it is empty.
 
         Raises
         ------
@@ -117,12 +124,20 @@ class RuleBank:
         """
         made = make_rules(rules, conclusions, ids)
         name = getattr(encode, "fingerprint", "") if encoder is None else encoder
-        texts, rows = unique_texts([*key_texts(made.texts, name), *made.conclusions])
+        keys = key_texts(made.texts, name)
+        if premises and name.endswith(PREMISE_KEYS):
+            keys = [given or found for given, found in zip(premises, keys, strict=True)]
+        texts, rows = unique_texts([*keys, *made.conclusions])
         key_rows_M, value_rows_M = rows.tensor_split(2)
         rows_NP = embed(encode, texts, dtype, progress)
         keys_UP, key_rows = used_rows(rows_NP, key_rows_M)
         values_VP, value_rows = used_rows(rows_NP, value_rows_M)
-        return cls(keys_UP, values_VP, made.ids, made.texts, name, value_rows, key_rows)
+        bank = cls(keys_UP, values_VP, made.ids, made.texts, name, value_rows, key_rows)
+        for text, premise, conclusion in zip(made.texts, premises, made.conclusions, strict=False):
+            found = split_rule(text)
+            if (parts := (premise or found.premise, conclusion)) != found[:2]:
+                bank.parts[text] = parts
+        return bank
 
     @classmethod
     def from_file(
@@ -136,7 +151,9 @@ class RuleBank:
     ) -> RuleBank:
         """Embed the rules of a file, which `dynarule.bank.sources.read_rules` reads."""
         rules = read_rules(path, text, conclusion, id)
-        return cls.from_texts(rules.texts, rules.conclusions, encode, rules.ids, encoder)
+        return cls.from_texts(
+            rules.texts, rules.conclusions, encode, rules.ids, encoder, premises=rules.premises
+        )
 
     def save(self, folder: str | PathLike[str], overwrite: bool = False) -> None:
         """Write the bank as a folder, whole or not at all; one that holds anything but a bank is refused."""
@@ -192,6 +209,10 @@ class RuleBank:
     def encoder_dim(self) -> int:
         """P."""
         return self.keys.different.shape[1]
+
+    def parts_of(self, text: str) -> tuple[str, str]:
+        """Return premise and conclusion of a rule's text, as its owner says, else as `split_rule` does."""
+        return self.parts.get(text) or split_rule(text)[:2]
 
     def row(self, id: str) -> int:
         """Return the row of a rule; a KeyError if the id is not there."""
@@ -274,6 +295,7 @@ class RuleBank:
         self._texts_held.update(other.texts)
         self.ids += other.ids
         self.texts += other.texts
+        self.parts |= other.parts
         self.version += 1
         self.keys.append(other.keys)
         self.values.append(other.values)
@@ -296,6 +318,7 @@ class RuleBank:
         for row in gone:
             del self._row_of[self.ids[row]]
             self._texts_held.remove(self.texts[row])
+            self.parts.pop(self.texts[row], None)
         into, of = torch.tensor(gaps, dtype=torch.long), torch.tensor(movers, dtype=torch.long)
         for moved in (self.keys, self.values):
             moved.move(into, of)
@@ -323,6 +346,7 @@ class RuleBank:
         if not rows:
             return
         self._texts_held.difference_update(leaving)
+        self.parts = {text: parts for text, parts in self.parts.items() if text not in leaving} | other.parts
         self._texts_held.update(other.texts)
         for row, text in zip(rows, other.texts, strict=True):
             self.texts[row] = text

@@ -192,14 +192,14 @@ def key_texts(rules: Sequence[str], encoder: str) -> list[str]:
     """Return what the encoder of a fingerprint reads of each rule, as its key: equal texts, equal keys."""
     if not encoder.endswith(PREMISE_KEYS):
         return list(rules)
-    return [premise_of(rule) or rule for rule in rules]
+    return [premise_of(rule) for rule in rules]
 
 
 class PremiseEncoder:
     """An encoder that reads the premise of a rule alone (beyond the paper, whose keys are whole rules).
 
-    A search for a state then cannot learn by heart which rules of that state the training questions took. A text that
-    is no rule, such as a conclusion, is read whole.
+    A search for a state then cannot learn by heart which rules of that state the training questions took. Which part
+    of a rule is read, `key_texts` says; a text that is given is read whole.
     """
 
     def __init__(self, encoder: SentenceEncoder | LayerEncoder) -> None:
@@ -213,7 +213,7 @@ class PremiseEncoder:
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Return unit vectors, fp32 (N, P), on the CPU."""
-        return self.encoder(key_texts(listed("texts", texts), self.fingerprint))
+        return self.encoder(listed("texts", texts))
 
 
 AnyEncoder = SentenceEncoder | LayerEncoder | PremiseEncoder

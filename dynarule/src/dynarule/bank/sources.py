@@ -24,11 +24,15 @@ _NO_TEXT = {".json", ".jsonl", ".yaml", ".yml", ".xml", ".html", ".xls", ".xlsx"
 
 
 class Rules(NamedTuple):
-    """Checked rules, before they are embedded; as many texts as conclusions and ids."""
+    """Checked rules, before they are embedded; as many texts as conclusions and ids.
+
+    ``premises`` are those that were given, None where they are to be found; empty, if none was.
+    """
 
     texts: list[str]
     conclusions: list[str]
     ids: list[str]
+    premises: Sequence[str | None] = ()
 
 
 def conclusion_of(rule: str) -> str:
@@ -131,7 +135,7 @@ def read_rules(
         The file; of parquet also several, as ``rules/train-*.parquet``.
     text, conclusion, id : str, optional
         Columns of a table. None: ``nl``, ``rule`` or ``text``; ``conclusion_<text>`` or ``conclusion``, else the
-        conclusions are found in the rules; ``id``.
+        conclusions are found in the rules; ``id``. In a column ``premise`` of a .csv or .tsv, what is not empty counts.
     fol : bool
         Whether a column ``fol`` comes before these.
 
@@ -177,7 +181,16 @@ def read_rules(
     if not table[text]:
         raise ValueError(f"{path} holds no rules; expected one per line")
     others = column("conclusion", conclusion, (f"conclusion_{text}", "conclusion")), column("id", id, ("id",))
-    return make_rules(table[text], *(None if name is None else table[name] for name in others))
+    conclusions, ids = (None if name is None else table[name] for name in others)
+    premise = column("premise", None, ("premise",)) if suffix != ".parquet" else None
+    if premise is None:
+        return make_rules(table[text], conclusions, ids)
+    # a person edits these cells, and clears those that are to be found anew
+    if conclusions is not None:
+        conclusions = [cell or None for cell in conclusions]
+    return make_rules(table[text], conclusions, ids)._replace(
+        premises=[cell or None for cell in table[premise]]
+    )
 
 
 def read_text(path: Path) -> str:

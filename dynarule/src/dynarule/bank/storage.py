@@ -2,7 +2,8 @@
 
 Its tensors are ``keys``, (U, P), and ``values``, (V, P), the different ones of each; ``key_rows`` and ``value_rows``,
 (M,), the row of each rule, or (0,) where every rule has its own; and ``rules``, the bytes of two JSON arrays, ids and
-texts. The metadata hold format, encoder, and a hash of all tensors.
+texts, and of an object with the parts that owners say otherwise, if there are any. The metadata hold format, encoder,
+and a hash of all tensors.
 """
 
 from __future__ import annotations
@@ -113,19 +114,22 @@ def _read(path: Path) -> RuleBank:
         if metadata.get("sha256") != hash_tensors(tensors):
             raise ValueError("it was edited")
         keys, key_rows, values, value_rows, rules = tensors
-        ids, texts = json.loads(bytes(rules.numpy()))
+        ids, texts, *more = json.loads(bytes(rules.numpy()))
         if not (isinstance(ids, list) and isinstance(texts, list)):
             raise ValueError("its ids and texts are no lists")
         value_at, key_at = (rows if len(rows) else None for rows in (value_rows, key_rows))
         bank = RuleBank(keys, values, ids, texts, metadata.get("encoder", ""), value_at, key_at)
         bank.folder = path.parent
+        for text, (premise, conclusion) in dict(*more).items():
+            bank.parts[text] = str(premise), str(conclusion)
         return bank
     except (SafetensorError, OSError, RuntimeError, ValueError, TypeError) as error:
         raise ValueError(f"the rule bank {path} is damaged ({error}); build or save it again") from error
 
 
 def _write(bank: RuleBank, folder: Path) -> None:
-    rules = torch.frombuffer(bytearray(json.dumps([bank.ids, bank.texts]).encode()), dtype=torch.uint8)
+    lists = [bank.ids, bank.texts, *([bank.parts] if bank.parts else [])]
+    rules = torch.frombuffer(bytearray(json.dumps(lists).encode()), dtype=torch.uint8)
     parts = [part.detach().cpu() for part in (*bank.keys.used(), *bank.values.used(), rules)]
     metadata = {"format": FORMAT, "encoder": bank.encoder, "sha256": hash_tensors(parts)}
     with replacing(folder / FILE) as part:

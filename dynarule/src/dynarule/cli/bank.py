@@ -18,6 +18,7 @@ from .shared import (
     ModelOption,
     grouped,
     note,
+    note_parts,
     note_unseen,
     progress_bar,
 )
@@ -66,6 +67,7 @@ class Reading:
             raise ValueError(f"{path} is a folder; expected a file of rules (.parquet, .csv, .tsv or text)")
         rules = read_rules(path, self.text, self.conclusion, self.id, self.fol)
         note_unseen("rules", rules.texts)
+        note_parts(rules)
         return rules
 
     def open_encoder(self, like: str = "") -> Any:
@@ -101,13 +103,21 @@ def build(
     if dtype not in dtypes:
         raise ValueError(f"dtype must be one of {', '.join(dtypes)}, got {dtype!r}")
     check_place(out, overwrite)
-    texts, conclusions, ids = reading.read(rules)  # before an encoder is loaded for nothing
+    given = reading.read(rules)  # before an encoder is loaded for nothing
     unfinished = out / UNFINISHED
     if links := [path for path in (unfinished, *unfinished.rglob("*")) if path.is_symlink()]:
         raise ValueError(f"{links[0]} is a link, which could lead anywhere; remove it")
     encode = EmbeddingCache(reading.open_encoder(), unfinished)
     with progress_bar("texts") as show:
-        bank = RuleBank.from_texts(texts, conclusions, encode, ids, dtype=dtypes[dtype], progress=show)
+        bank = RuleBank.from_texts(
+            given.texts,
+            given.conclusions,
+            encode,
+            given.ids,
+            dtype=dtypes[dtype],
+            progress=show,
+            premises=given.premises,
+        )
     bank.save(out, overwrite)
     shutil.rmtree(unfinished, ignore_errors=True)
     _done(out, bank)
@@ -132,10 +142,10 @@ def add(
     from ..bank.storage import changed_bank
 
     like = RuleBank.load(bank).encoder
-    texts, conclusions, ids = reading.read(rules)
-    more = RuleBank.from_texts(
-        texts, conclusions, reading.open_encoder(like), [prefix + name for name in ids]
-    )
+    given = reading.read(rules)
+    names = [prefix + name for name in given.ids]
+    encode = reading.open_encoder(like)
+    more = RuleBank.from_texts(given.texts, given.conclusions, encode, names, premises=given.premises)
     with changed_bank(bank) as held:
         held.add(more)
     _done(bank, held)

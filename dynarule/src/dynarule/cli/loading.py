@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,8 +22,13 @@ from .shared import (
     ModelOption,
     RulesOption,
     note,
+    note_parts,
     note_unseen,
 )
+from .unfamiliar import unfamiliar
+
+MOST_TEXTS = 2_000
+"""Texts whose words are looked at before an answer."""
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
@@ -65,10 +69,10 @@ def load_rules(path: Path, encoder: str | None, fol: bool, like: str, model: Any
     from ..bank.sources import read_rules
 
     if not path.is_dir():
-        texts, conclusions, ids = read_rules(path, fol=fol)  # before an encoder is loaded for nothing
-        note_unseen("rules", texts)
+        rules = read_rules(path, fol=fol)  # before an encoder is loaded for nothing
+        note_parts(rules)
         encode = rule_encoder(encoder, fol, like=like, model=model, tokenizer=tokenizer)
-        return RuleBank.from_texts(texts, conclusions, encode, ids)
+        return RuleBank.from_texts(rules.texts, rules.conclusions, encode, rules.ids, premises=rules.premises)
     bank = RuleBank.load(path)
     name = bank.encoder.split("@")[0]
     if (
@@ -132,28 +136,20 @@ class Served:
             config.min_support = self.min_support
         tuned = load_adapter(base, self.adapter, config=config)
         bank = load_rules(self.rules, self.encoder, self.fol, config.encoder, tuned, tokenizer)
+        warn_of_unknown(tokenizer, bank.texts, "rules")
         bank.to(base.device, base.dtype)
         return tuned, tokenizer, bank
 
 
-def warn_of_unknown(tokenizer: Any, texts: Sequence[str]) -> None:
-    """Say which words of questions a model has no tokens for, so that it reads them letter by letter or not at all."""
-    note_unseen("questions", texts)
-    words = dict.fromkeys(word for text in texts for word in re.findall(r"\b[^\W\d_]+\b", text))
-    unknown = []
-    for word in words:
-        ids = min(
-            (tokenizer(form, add_special_tokens=False)["input_ids"] for form in (word, f" {word}")), key=len
-        )
-        # nearly letter by letter: models that know the words of a text read a rare name in two or three parts
-        spelled = word.isascii() and len(word) > 3 and 2 * len(word) < 3 * len(ids)
-        if spelled or tokenizer.unk_token_id in ids:
-            unknown.append(word)
+def warn_of_unknown(tokenizer: Any, texts: Sequence[str], what: str = "questions") -> None:
+    """Say which words of questions, or of rules, a model's training did not hold: of many texts, of some all over."""
+    note_unseen(what, texts)
+    unknown, count = unfamiliar(tokenizer, texts[:: max(1, len(texts) // MOST_TEXTS)])
     if unknown:
         note(
-            f"the model has no tokens for {len(unknown)} of {len(words)} words, such as {', '.join(unknown[:5])}, so "
-            "its answer means little; for rules in words of your own take a language model that knows them, and train "
-            "an adapter for it: dynarule train --help"
+            f"the model has no tokens for {len(unknown)} of {count} words of the {what}, such as "
+            f"{', '.join(unknown[:5])}, so its answer means little; for rules in words of your own take a language "
+            "model that knows them, and train an adapter for it: dynarule train --help"
         )
 
 

@@ -12,10 +12,13 @@ from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from ..bank.sources import Rules
 
 # control characters but tab and line feed, those that turn the direction of writing, and those that nobody sees, in
 # which a rule can hide a second text: Unicode's Default_Ignorable_Code_Point, of variation selectors two or more
@@ -150,6 +153,20 @@ def printable(text: str) -> str:
         return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
     return _CONTROL.sub(escaped, text)
+
+
+def note_parts(rules: Rules) -> None:
+    """Say which premises that a person gave are not in their rules: of a rule that was edited, they may be old."""
+    away = [
+        name
+        for name, text, given in zip(rules.ids, rules.texts, rules.premises, strict=False)
+        if given and given not in text
+    ]
+    if away:
+        note(
+            f"{len(away)} of {len(rules.texts)} rules have a premise that is not in their text, such as {away[0]}; "
+            "clear that cell to have it found in the rule"
+        )
 
 
 def note_unseen(what: str, texts: Sequence[str]) -> None:

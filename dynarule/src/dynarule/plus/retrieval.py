@@ -20,7 +20,6 @@ from torch import nn
 from .._files import exclusive, write_whole
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
-from ..bank.sources import premise_of
 from ..base_model import attention_blocks
 from ..memory.selection import check_bank
 from ..model_card import model_card
@@ -138,7 +137,7 @@ def train_retrieval(
     written: dict[str, Any] = {"search_token": token, "search_place": config.search_place}
     encoder = replace(encoder, search=True, question_opening=config.question_opening, **written)
     config.search_place = place_of(encoder, rows)
-    premises = [premise_of(text) for text in bank.texts]
+    premises = [bank.parts_of(text)[0] for text in bank.texts]
     with exclusive(folder):
         done = _begin(folder, recipe, resume)
         torch.manual_seed(recipe.seed)

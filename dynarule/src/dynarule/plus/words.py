@@ -27,8 +27,6 @@ import torch
 from Stemmer import Stemmer
 from torch import Tensor
 
-from ..bank.clauses import split_rule
-
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
 
@@ -199,7 +197,7 @@ def words_of(bank: RuleBank, stemmer: str = "") -> Words:
         for side, table in enumerate((bank.keys, bank.values)):
             row_M, texts = table.at(every).cpu(), [""] * len(table.different)
             for text, row in zip(bank.texts, row_M.tolist(), strict=True):
-                texts[row] = texts[row] or split_rule(text)[:2][side]
+                texts[row] = texts[row] or bank.parts_of(text)[side]
             sides.append((texts, row_M if table.shared else None))
         (premises, premise_M), (conclusions, conclusion_M) = sides
         known[stemmer] = Words(premises, conclusions, premise_M, conclusion_M, stemmer)

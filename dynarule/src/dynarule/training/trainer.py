@@ -24,7 +24,6 @@ from transformers import PrinterCallback, Trainer, TrainingArguments
 from .._files import disk_errors, exclusive, write_whole
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
-from ..bank.sources import premise_of
 from ..model_card import model_card
 from ..search_token import SEARCH_TOKEN, search_id
 from .data import Collator, Encoder, place_of
@@ -206,7 +205,7 @@ def train(
         arguments = {"eval_strategy": "steps", "eval_steps": -(-steps // MEASUREMENTS)} | arguments
     settings = training_arguments(recipe, folder, steps, **arguments)
     module = RuleModel(model, adapter, bank, recipe, trained_rows)
-    premises = [premise_of(text) for text in bank.texts]
+    premises = [bank.parts_of(text)[0] for text in bank.texts]
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
     per_step = recipe.batch_size * recipe.accumulation * processes
     by_length = "sorted_batches" in recipe.additions
