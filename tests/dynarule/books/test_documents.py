@@ -6,10 +6,13 @@ import zipfile
 
 import openpyxl
 import pytest
+import torch
+from dynarule.bank import RuleBank
 from dynarule.bank.sources import read_rules
 from dynarule.books import read_book
 from dynarule.books.blocks import blocks_of
 from dynarule.books.review import write_book
+from dynarule.plus.words import words_of
 
 from dynarule import read_documents
 
@@ -168,7 +171,9 @@ def pdf_of(pages):
     ]
     kids = []
     for lines in pages:
-        text = b" ".join(b"(%s) Tj T*" % line.encode() for line in lines)
+        # what stands behind a bar is set in a second column
+        columns = [line.encode().partition(b"|")[::2] for line in lines]
+        text = b" ".join(b"(%s) Tj 260 0 Td (%s) Tj -260 -14 Td" % sides for sides in columns)
         stream = b"BT /F1 12 Tf 14 TL 50 700 Td %s ET" % text
         objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream))
         kids.append(b"%d 0 R" % (len(objects) + 1))
@@ -203,6 +208,168 @@ def test_pdf(tmp_path):
         (2, "Invoices are kept for 7 years."),
         (3, "Copies are not needed."),
     ]
+
+
+def test_two_columns_of_a_pdf_are_read_one_after_the_other(tmp_path):
+    left = [
+        "1. A player may be loaned to a",
+        "club of the same league for one",
+        "season. He may not return be-",
+    ]
+    left += ["fore its end, and his wages are", "paid by the club that he plays", "for."]
+    right = [
+        "2. A club that fails to pay the",
+        "transfer fee is barred from the",
+        "next transfer window until all",
+    ]
+    right += ["sums are paid in full and the", "other club has confirmed that it", "has received them."]
+    pages = [[f"{a}|{b}" for a, b in zip(left, right, strict=True)]]
+    assert [text for _, text in rules_of(tmp_path, "league.pdf", pdf_of(pages))] == [
+        "A player may be loaned to a club of the same league for one season. He may not return before its end, and his "
+        "wages are paid by the club that he plays for.",
+        "A club that fails to pay the transfer fee is barred from the next transfer window until all sums are paid in "
+        "full and the other club has confirmed that it has received them.",
+    ]
+
+
+FAULTS = [  # what readers made of such documents before, each a class of them
+    (
+        "law.txt",
+        "(2) It shall be granted unless—\n(a) it is late; or\n(b) he says that—\n(i) it is bad, and\n(ii) it is old.\n",
+        ["It shall be granted unless it is late or he says that it is bad and it is old."],
+    ),
+    (
+        "fee.md",
+        "Pets:\n\n- 0.50 EUR per day\n- 2.50 EUR per week\n",
+        ["Pets: 0.50 EUR per day.", "Pets: 2.50 EUR per week."],
+    ),
+    (
+        "note.md",
+        "Bags are free.[^1] Dogs stay out.\n\n[^1]: Except on Sundays.\n",
+        ["Bags are free. Except on Sundays.", "Dogs stay out."],
+    ),
+    (
+        "more.md",
+        "- Dogs stay out.\n- This does not apply to guide dogs.\n\nExceptions:\n- cats\n- birds\n",
+        ["Dogs stay out. This does not apply to guide dogs. Exceptions: cats, birds."],
+    ),
+    (
+        "if.md",
+        "If we cancel:\n- you get a refund.\n- you may rebook.\n",
+        ["If we cancel, you get a refund.", "If we cancel, you may rebook."],
+    ),
+    (
+        "faq.md",
+        "**Q: Do I need a visa?**\nA: No.\n\n## How do I pay?\n\n1. Open the app.\n2. Confirm.\n",
+        ["Do I need a visa? No.", "How do I pay? Open the app. Confirm."],
+    ),
+    (
+        "mail.txt",
+        "From: Ann <a@b.example>\nSubject: Rules\n\n> Taxis are paid if the trip takes more\n> than one hour.\n",
+        ["Taxis are paid if the trip takes more than one hour."],
+    ),
+    (
+        "triage.txt",
+        "* SpO2 < 90 %\n* temp. >= 39.5 C\n-> call the doctor\n",
+        ["SpO2 < 90 % -> call the doctor", "temp. >= 39.5 C -> call the doctor"],
+    ),
+    ("bars.md", "Fare | Fee\n--- | ---\nLight | 5\n", ["If fare is Light, fee is 5."]),
+    (
+        "grid.rst",
+        "+----+-----+\n| Of | Fee |\n+====+=====+\n| A  | 5   |\n+----+-----+\n",
+        ["If of is A, fee is 5."],
+    ),
+    (
+        "hand.html",
+        "<p>We repair it if:<br>- it is new;<br>- you have the bill.</p><div class='cookie'>We use cookies.</div>",
+        ["We repair it if it is new.", "We repair it if you have the bill."],
+    ),
+    (
+        "span.html",
+        "<table><tr><th>Lot</th><th>Day</th><th>Fee</th></tr><tr><td rowspan=2>A</td><td>Mon</td><td>5</td></tr>"
+        "<tr><td>Sun</td><td>0</td></tr></table><dl><dt>Lost key</dt><dd>9 EUR</dd></dl>",
+        ["If lot is A and day is Mon, fee is 5.", "If lot is A and day is Sun, fee is 0.", "Lost key: 9 EUR"],
+    ),
+    (
+        "due.csv",
+        "Risk;Amount;Decision;Approver\n>= 80;-;reject;-\n50..79;<= 10;accept;clerk\n\nNote: x is paid by the bank.\n",
+        [
+            "If risk is at least 80, decision is reject.",
+            "If risk is from 50 to 79 and amount is at most 10, decision is accept and approver is clerk.",
+            "Note: x is paid by the bank.",
+        ],
+    ),
+    (
+        "sick.csv",
+        "Condition,Age,Action\nPain,> 40,ECG\nFever,any,wait\n",
+        [
+            "If condition is Pain and age is more than 40, action is ECG.",
+            "If condition is Fever, action is wait.",
+        ],
+    ),
+    (
+        "tree.json",
+        '{"policies": [{"title": "Fire", "rules": ["Leave at once.", "Close doors."]}]}',
+        ["Leave at once.", "Close doors."],
+    ),
+    (
+        "when.jsonl",
+        '{"ruleId": 1, "antecedent": {"tier": "gold", "land": ["DE", "FR"]}, "consequent": "pay 0"}\n',
+        ["If tier is gold and land is DE, FR, pay 0."],
+    ),
+    ("say.pl", ":- dynamic f/1.\n/* two\nlines. */\nmsg('A. B') :- f(1.5).\n", ["msg('A. B') :- f(1.5)."]),
+    ("zh.txt", "一、读者可以借五本书。违者罚款五十元。\n", ["读者可以借五本书。", "违者罚款五十元。"]),
+    (
+        "terse.txt",
+        "Pool rules\n\nno running\nshower before you swim\nentry 4.50\n",
+        ["no running", "shower before you swim", "entry 4.50"],
+    ),
+    ("not.md", "If you don't pay, we don't ship.\n", ["If you don't pay, we don't ship."]),
+    (
+        "number.txt",
+        "We will not pay for:\n\n4.1 any loss of keys;\n\n4.2 the first 100 euros.\n\n5. CLAIMS\n\nTell us at once.\n",
+        [
+            "We will not pay for any loss of keys.",
+            "We will not pay for the first 100 euros.",
+            "Tell us at once.",
+        ],
+    ),
+    (
+        "plot.csv",
+        "Size,Full,Reduced\nup to 9,£4,£2\n10-19,£7,£3\n",
+        [
+            "If size is up to 9, full is £4 and reduced is £2.",
+            "If size is from 10 to 19, full is £7 and reduced is £3.",
+        ],
+    ),
+    (
+        "semi.md",
+        "If you bring a bird, cage it; if you bring a fish, keep it wet.\n",
+        ["If you bring a bird, cage it.", "If you bring a fish, keep it wet."],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), FAULTS, ids=[name for name, *_ in FAULTS])
+def test_no_half_rule_and_no_lost_rule(tmp_path, name, text, expected):
+    assert [rule for _, rule in rules_of(tmp_path, name, text)] == expected
+
+
+def test_sheets_have_merged_cells_titles_and_two_rows_of_names(tmp_path):
+    book = openpyxl.Workbook()
+    for row in (["Bonus"], [None, "Weekday", None], ["Role", "Day", "Night"], ["Nurse", 0.05, 12]):
+        book.active.append(row)
+    book.active.merge_cells("A1:C1")
+    book.active.merge_cells("B2:C2")
+    book.active["B4"].number_format = "0%"
+    book.save(tmp_path / "bonus.xlsx")
+    (rule,) = read_documents(tmp_path / "bonus.xlsx")
+    assert (rule.line, rule.text) == (4, "If role is Nurse, weekday Day is 5% and weekday Night is 12.")
+    assert rule.context == ("Bonus",)
+    book.active["XFD1048576"] = "far away"
+    book.save(tmp_path / "far.xlsx")
+    with pytest.raises(ValueError, match="17,179,869,184 cells; expected 5,000,000 at most"):
+        read_documents(tmp_path / "far.xlsx")
 
 
 @pytest.mark.parametrize(
@@ -350,3 +517,22 @@ def test_a_book_is_read_back_with_its_places(tmp_path):
     assert [row["also"] for row in rows] == ["b.md:3", "", "", ""]
     assert not [cell for row in rows for cell in row.values() if cell[:1] in ("=", "@")]  # no formula runs
     assert "Dogs stay out." in (tmp_path / "book" / "review.html").read_text()
+
+
+def test_an_edited_premise_counts(tmp_path):
+    (tmp_path / "a.md").write_text("Bags fly free if light. Members who pay early save 5 euros.\n")
+    write_book(tmp_path / "book", read_book(tmp_path / "a.md"))
+    rules = (tmp_path / "book" / "rules.csv").read_text().replace(",if light,", ",If a bag is feathery,")
+    (tmp_path / "rules.csv").write_text(rules.replace(",Members who pay early,save 5 euros,", ",,,"))
+    read = []
+
+    def encode(texts):
+        read.extend(texts)
+        return torch.ones(len(texts), 2)
+
+    RuleBank.from_file(tmp_path / "rules.csv", encode, encoder="x key=premise").save(tmp_path / "bank")
+    assert read == ["If a bag is feathery", "Members who pay early", "Bags fly free", "save 5 euros"]
+    bank = RuleBank.load(tmp_path / "bank")
+    assert words_of(bank).premises("something feathery").tolist()[0] > 0.1
+    bank.remove(["a.md:1"])
+    assert bank.parts == {}

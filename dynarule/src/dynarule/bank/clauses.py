@@ -36,9 +36,10 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _TRAILING = re.compile(
-    r"(?<![;.?]),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except\s|without\s|(?:(?:only|even)\s+)?(?:if|when|"
-    r"whenever|unless|while|as long as|so long as|as soon as|once|until|before|after|where|subject to|in case|"
-    r"in the event|(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) (?:that|the|their|they|you|we|he|she|it|an?|no|all)|"
+    r"(?<![;.?]),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except(?! that)\s|without\s|"
+    r"(?:(?:only|even)\s+)?(?:if|when|whenever|unless|while|as long as|so long as|as soon as|until|before|after|where|"
+    r"once(?! (?:an?|per|every|each|in|more)\b)|subject to|in case|in the event|"
+    r"(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) (?:that|the|their|they|you|we|he|she|it|an?|no|all)|"
     r"should (?:you|he|she|they|we|it|the|an?|any))\s|"
     r"only (?:with|by|during|in|on|for|to|between|from|at|within|through|under)\s)",
     re.IGNORECASE,
@@ -47,8 +48,10 @@ _VERBLESS = re.compile(
     r"(?:if|when|unless|once|before|after|until|in|only|except|without|subject to)\b", re.IGNORECASE
 )
 """Conditions at the end of a sentence that need no verb."""
-_ASKS = re.compile(r"\b(?:decide|determine|know|see|show|say|ask|check|tell|state|explain|specif[yi]e?)s?$")
-"""Before "when" and "where": a question within the sentence, no condition."""
+_ASKS = re.compile(
+    r"\b(?:(?:decide|determine|know|see|show|say|ask|check|tell|state|explain|specif[yi]e?)s?|is|are|be|was|or|and)$"
+)
+"""Before "when" and "where": a question within the sentence, or a term ("is after 3 p.m."), no condition."""
 _TERM = re.compile(r"\b(?:second|minute|hour|day|night|week|month|year)s?$", re.IGNORECASE)
 """Before "after" and "before": "30 days after the loss" is a date."""
 _NEGATIVE = re.compile(r"\b(?:no|not|nobody|none|never|cannot|nothing)\b|n't\b", re.IGNORECASE)
@@ -77,6 +80,7 @@ _NO_END = re.compile(
 )
 _HIDDEN = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\"[^\"]*\"|“[^”]*”")
 """Brackets and quotes, in which no clause begins."""
+_MONTH = re.compile(r"(?<=\w )May\b")
 _MODAL = set(
     "is are was were be am has have had do does did may might must can cannot could shall should will would need needs "
     "ought isn't aren't doesn't don't won't can't mustn't".split()
@@ -101,7 +105,7 @@ _AMOUNT = set("over under above below more less fewer older younger".split())
 _DEFINITE = set("the this these your our its their".split())
 _PLURAL = set("people children men women those they we you i staff police".split())
 _STILL_PREMISE = re.compile(
-    r"(?:and|or|nor|but not|as well as|including|such as|even if|if|when|unless|who|whose|which|whom|where|that|except|"
+    r"(?:and|or|nor|but|as well as|including|such as|even if|if|when|unless|who|whose|which|whom|where|that|except|"
     r"with|without|whether|not|for example|e\.g\.|i\.e\.)\b",
     re.IGNORECASE,
 )
@@ -114,16 +118,14 @@ def _verbs() -> dict[str, bool]:
     for verb in resources.files(__package__).joinpath("verbs.txt").read_text(encoding="utf-8").split():
         ends = verb.endswith(("s", "sh", "ch", "x", "z", "o"))
         consonant_y = verb.endswith("y") and verb[-2] not in "aeiou"
-        forms |= {
-            verb: True,
-            (verb + "es" if ends else verb[:-1] + "ies" if consonant_y else verb + "s"): False,
-        }
+        forms[verb] = True
+        forms[verb + "es" if ends else verb[:-1] + "ies" if consonant_y else verb + "s"] = False
     return forms
 
 
 def has_verb(text: str) -> bool:
     """Say whether a text has a finite verb: a modal, a form of be, have or do, or a verb of rules in its place."""
-    words = re.findall(r"[\w']+", text.lower())
+    words = re.findall(r"[\w']+", _MONTH.sub("mon", _HIDDEN.sub("", text)).lower())
     if words and words[0] in _verbs() and not _verbs()[words[0]]:
         words = words[1:]  # no sentence begins with "orders" as its verb
     for before, word in zip(["", *words], words, strict=False):
@@ -156,7 +158,13 @@ def split_rule(rule: str) -> Clauses:
         if not _NO_END.search(text, max(0, m.start() - 9), m.start())
     )
     first = text[: next(ends, len(text))]
-    for find, read in ((_forms, text), (_logic, first), (_leading, first), (_behind, first), (_label, first)):
+    label = re.match(rf"[^.:;,]{{1,40}}: (?={_CLAUSAL.pattern})", first, re.IGNORECASE)
+    if label:  # "RENT: When you land on ..."
+        text, first = text[label.end() :], first[label.end() :]
+    begun = re.match(r"[^;:(]+(?=; (?!then\b|else\b|and\b|or\b))", first)  # "it ends if ...; the next begins"
+    finds = _logic, _leading, _behind, _label
+    reads = [(find, part) for part in dict.fromkeys([begun[0] if begun else first, first]) for find in finds]
+    for find, read in [(_forms, text), *reads]:
         parts = find(read)
         if parts and all(part.strip(" .,;:") for part in parts):
             premise, conclusion = (part.strip().rstrip(",;:") for part in parts)
@@ -176,7 +184,12 @@ def _logic(text: str) -> tuple[str, str] | None:
     if len(parts) == 2:
         return parts[0], parts[1]
     parts = _ARROW.split(text)
-    condition = re.search(r"[(<>=≤≥]", parts[0]) or _CLAUSAL.match(text) or has_verb(parts[0])
+    condition = (
+        re.search(r"[(<>=≤≥]", parts[0])
+        or _CLAUSAL.match(text)
+        or has_verb(parts[0])
+        or parts[-1][:1].islower()
+    )
     if len(parts) != 2 or not condition or _leading(text):
         return None
     menu = re.search(r"\b[A-Z]\w+$", parts[0]) and re.match(r"[A-Z]\w+\b", parts[1])
@@ -212,7 +225,7 @@ def _goes_on(segment: str) -> bool:
 
 def _uncomma(text: str, clausal: bool) -> tuple[str, str] | None:
     """``If a book is lost the borrower pays``: the one place where a subject begins that no word before it takes."""
-    words = [] if _ARROW.search(text) else _words(text)
+    words = [] if _ARROW.search(text) else _words(text)[:60]
     places = [
         at
         for (_, before), (at, word) in pairwise(words)
@@ -243,8 +256,8 @@ def _commas(text: str) -> list[int]:
 
 def _words(text: str) -> list[tuple[int, str]]:
     """Return the words outside brackets and quotes, with their places."""
-    shown = _HIDDEN.sub(lambda match: " " * len(match[0]), text)
-    return [(match.start(), match[0].lower()) for match in re.finditer(r"[\w'’-]+", shown)]
+    shown = _HIDDEN.sub(lambda match: "\0" * len(match[0]), text)
+    return [(match.start(), match[0].lower()) for match in re.finditer(r"[\w'’-]+", _MONTH.sub("mon", shown))]
 
 
 def _behind(text: str) -> tuple[str, str] | None:
@@ -252,11 +265,15 @@ def _behind(text: str) -> tuple[str, str] | None:
     if _LEAD.match(text):
         return None
     subject = _subject(text)
-    shown = _HIDDEN.sub(lambda match: " " * len(match[0]), text)
+    shown = _HIDDEN.sub(lambda match: "\0" * len(match[0]), text)
     for match in islice(_TRAILING.finditer(shown, len(subject[0]) if subject else 0), 8):
         premise, conclusion = text[match.end() :], text[: match.start()]
         if match[0].startswith(",") and "," in premise:
             continue  # "..., if delayed, ...": a condition within a sentence
+        if re.search(r"\(\w{1,4}\)$", conclusion) or re.match(r"[\"“][^\"”]+[\"”] (?:means|includes)", text):
+            continue  # the last of several in brackets; a definition
+        if match[0][0] == "," and re.match("when|where|while|once|before|after|until", premise):
+            continue  # "..., when no notice is needed"
         if _ASKS.search(conclusion) or (_TERM.search(conclusion) and re.match("after|before", premise)):
             continue
         if premise.startswith("without") and not _NEGATIVE.search(conclusion):
@@ -314,17 +331,10 @@ def _subject(text: str) -> tuple[str, str] | None:
 def _restricts(word: str, before: str, after: str, starts: str) -> bool:
     """Whether a word within a subject begins what restricts it: "under", "placed", "of more than", "older than"."""
     if word == "of":
-        return starts in ("each", "every", "any") or after in _RESTRICTS | {
-            "more",
-            "less",
-            "fewer",
-            "at",
-            "up",
-        }
-    participle = (
-        word in _PARTICIPLES or (len(word) > 4 and word.endswith(("ing", "ed")))
-    ) and before not in _NOT_BEFORE_VERB
-    return word in _RESTRICTS or after == "than" or (participle and not before.endswith("ly"))
+        return starts in ("each", "every", "any") or after in _RESTRICTS | _AMOUNT | {"at", "up"}
+    participle = word in _PARTICIPLES or (len(word) > 4 and word.endswith(("ing", "ed")))
+    participle &= before not in _NOT_BEFORE_VERB and not before.endswith("ly")
+    return word in _RESTRICTS or after == "than" or participle
 
 
 def _is_plural(noun: str) -> bool:
@@ -333,7 +343,7 @@ def _is_plural(noun: str) -> bool:
 
 def _label(text: str) -> tuple[str, str] | None:
     """``Gold members: free``: a condition, or a few words without a verb, a colon, what holds for them."""
-    marks = list(_LABEL.finditer(text))
+    marks = list(_LABEL.finditer(_HIDDEN.sub(lambda match: "\0" * len(match[0]), text)))
     if (
         not marks
         or _NO_LABEL.match(text)
@@ -347,6 +357,7 @@ def _label(text: str) -> tuple[str, str] | None:
     noun = noun or (
         len(words) <= 4
         and words[0] not in _PRONOUNS
+        and (len(words) < 3 or _verbs().get(words[0]) is not True)
         and _verbs().get(words[-1]) is not True
         and not _MODAL.intersection(words)
     )

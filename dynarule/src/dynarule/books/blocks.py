@@ -32,6 +32,8 @@ class Block:
         a PDF, a paragraph of a DOCX.
     depth : int
         Level of a heading from 1; nesting of an item from 0.
+    mark : str
+        What an item begins with, such as "(a)".
     rows : list of (int, list of str)
         The cells of a table.
     """
@@ -40,6 +42,7 @@ class Block:
     text: str
     starts: list[tuple[int, int]]
     depth: int = 0
+    mark: str = ""
     rows: list[Row] = field(default_factory=list)
 
     def line_at(self, offset: int) -> int:
@@ -47,18 +50,31 @@ class Block:
         return self.starts[max(0, bisect_right(self.starts, (offset, 1 << 60)) - 1)][1]
 
     def go_on(self, text: str, line: int) -> None:
-        """Add one more line of a wrapped text."""
-        self.starts.append((len(self.text) + 1, line))
-        self.text = f"{self.text} {text}"
+        """Add one more line of a wrapped text; a word that was parted at its end is whole again."""
+        parted = _PARTED.search(self.text) and text[:1].islower()
+        self.text = self.text[:-1] if parted else f"{self.text} "
+        self.starts.append((len(self.text), line))
+        self.text += text
 
 
 _BULLET = re.compile(
-    r"(\s*)(?:[-*+•▪◦‣·–—●○■]|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-z]\)|\(?[ivx]{1,4}\)|[a-z]\.)\s+(?=\S)(.*)"
+    r"(\s*)([-*+•▪◦‣·–—●○■]|\(cid:\d+\)|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-zA-Z]\)|\(?[ivx]{1,4}\)|[a-z]\.|[一二三四五六七八九十]{1,3}、)"
+    r"(?:\s+|(?<=、))(?=\S)(.*)"
 )
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _UNDERLINE = re.compile(r"\s{0,3}(=+|-{3,}|~{3,})\s*$")
 _RULER = re.compile(r"\s*([-*_=~])(\s*\1){2,}\s*$")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+_PARTED = re.compile(
+    r"(?<!\bself)(?<!\bnon)(?<!\bwell)(?<!\bhalf)(?<!\bpart)(?<!\bfull)(?<!\bten)(?<!\btwo)(?<!\bthree)(?<=[^\W\d_])-$"
+)
+_PREFIX = re.compile(r"^(?:\s{0,3}(?:>\s?)+(?=[^\d\s=]|$)|\s*\.\. \w+::\s*)")
+"""Marks of quotes and of reStructuredText."""
+_GRID = re.compile(r"\s*\+[-=+]{3,}\+$")
+_ARROW = re.compile(r"\s*(?:->|→|=>)\s*(?=\S)")
+"""What follows from the items above."""
+_NOTE = re.compile(r"\s*\[\^(\w+)\]:\s*(.+)")
+_ASKED = re.compile(r"(?:Q|Question)\s?\d*[.:]\s+(.*\?)\s+(?:A|Answer)\s?\d*[.:]\s+", re.IGNORECASE)
 _CELLS = re.compile(r"\s*\|.*\|\s*$")
 _SEPARATOR = re.compile(r"[\s|:+-]*-[\s|:+-]*$")
 _DOTS = re.compile(r"(?:\s\.){2,}(?=\s)")
@@ -66,17 +82,25 @@ _DOTS = re.compile(r"(?:\s\.){2,}(?=\s)")
 _LINK = re.compile(r"\s*(?:[-*+]|\d+\.)?\s*\[[^\]]*\]\(#[^)]*\)\s*$")
 _PAGE = re.compile(r"\s*(?:page\s*)?[-–—|]?\s*\d{1,4}\s*[-–—|]?(?:\s*(?:of|/)\s*\d{1,4})?\s*$", re.IGNORECASE)
 _NUMBER = re.compile(
-    r"\s*(?:§+\s*\d[\d.]*|\d{1,3}(?:\.\d{1,3})+\.?|(?:article|section|rule|clause|chapter|part)\s+[\dIVX.]+[.:]?)\s+",
-    re.IGNORECASE,
+    r"\s*(?:§+\s*\d[\d.]*|\d{1,3}(?:\.\d{1,3})+\.?|\d{1,3}\.?—?\(\d{1,2}\)|"
+    r"(?i:article|section|sec\.|rule|clause|chapter|part|step|artikel|artículo)\s+[\dIVX.-]+[.:]?)\s+"
+    r"(?!(?:EUR|USD|GBP|CHF|AM|PM|KG|KM|MB|GB|[CFVW])\b|Euro)(?=[^\w\s]*[^\W\d_a-z])(?![€$£%])",
 )
 """The number of a clause, as in "4.1 ", "§ 3 " or "Article 5. "."""
 _INLINE = (
     (re.compile(r"!\[[^\]]{0,500}\]\([^)]{0,2000}\)|<!--.{0,2000}?-->"), ""),
-    (re.compile(r"\[([^\]]{1,500})\]\([^)]{0,2000}\)"), r"\1"),
+    (re.compile(r"\[([^\]]{0,500})\]\([^)]{0,2000}\)"), r"\1"),
     (re.compile(r"(\*\*|__|~~)(?=\S)(.{1,2000}?)(?<=\S)\1"), r"\2"),
     (re.compile(r"(?<!\w)([*_])(?=\S)([^*_]{1,2000}?)(?<=\S)\1(?!\w)"), r"\2"),
+    (re.compile(r"^\[[ xX]\] |(?<!\S):[a-z_]{3,40}: "), ""),
     (re.compile(r"`([^`]{1,2000})`"), r"\1"),
-    (re.compile(r"</?(?:b|i|u|em|strong|br|sup|sub|span|a)\b[^>]{0,2000}>", re.IGNORECASE), ""),
+    (
+        re.compile(
+            r"</?(?:b|i|u|em|strong|br|sup|sub|span|a|p|div|ul|ol|li|details|summary|kbd|code|center)\b[^>]{0,2000}>",
+            re.IGNORECASE,
+        ),
+        "",
+    ),
     (re.compile(r"\\([\\`*_{}\[\]()#+.!|-])"), r"\1"),
 )
 """Marks within a line, each of bounded length: a line of thousands of open ones would take minutes."""
@@ -85,8 +109,14 @@ _OPEN = re.compile(
     re.IGNORECASE,
 )
 """The end of a line in the middle of a sentence."""
+_STOP = re.compile(r"[^.]..[.!?]$")
 _WRAPPED = 0.3
 """Share of lines after a line that begin in lower case, from which on a text counts as wrapped."""
+
+
+def is_whole(text: str) -> bool:
+    """Say whether a text ends as a sentence does."""
+    return text.endswith((".", "!", "?", "。", "！", "？", "؟"))
 
 
 def plain(text: str) -> str:
@@ -106,7 +136,7 @@ def is_title(text: str) -> bool:
     """Say whether a line is a title: no stop at its end, and all in capitals, or numbered, or every word capital."""
     rest = unnumbered(text)
     words = re.findall(r"[^\W\d_]+", rest)
-    if not words or text[-1] in ".!?;:," or len(words) > 10 or _OPEN.search(text):
+    if not words or re.search(r"[.!?;:,]$|=>|->|⇒|→|:-", text) or len(words) > 10 or _OPEN.search(text):
         return False
     long = [word for word in words if len(word) > 3] or words
     return (
@@ -121,9 +151,15 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
 
     Left out: code, front matter, rulers, tables of contents, page numbers.
     """
-    kept = [(number, text.expandtabs(4).rstrip()) for number, text in _without_code(lines)]
+    kept = _noted(
+        [
+            (n, _GRID.sub("|-|", _PREFIX.sub("", text.expandtabs(4)).rstrip()))
+            for n, text in _without_code(lines)
+        ]
+    )
     pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(kept) if a and b and not _starts(b)]
-    wrapped = sum(b.lstrip()[0].islower() for _, b in pairs) > _WRAPPED * len(pairs)
+    torn = sorted(len(a) for a, b in pairs if b.lstrip()[0].islower())
+    wrapped = len(torn) > _WRAPPED * len(pairs) and torn[len(torn) // 2] > max(25, 0.7 * torn[-1])
     width = min(100, max((len(text) for _, text in kept if not _CELLS.match(text)), default=0))
     blocks: list[Block] = []
     above = ""  # the line above as far as it belongs to the last block
@@ -146,20 +182,26 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
                 cells = re.split(r"(?<!\\)\|", text.strip()[1:-1])
                 last.rows.append((number, [plain(cell) for cell in cells]))
             above = text
-        elif bullet := _BULLET.match(text):
-            blocks.append(Block("item", plain(bullet[2]), [(0, number)], len(bullet[1])))
+        elif (bullet := _BULLET.match(text)) or (bullet := _numbered(text, blocks)):
+            blocks.append(Block("item", plain(bullet[3]), [(0, number)], len(bullet[1]), bullet[2]))
             above = text
+        elif blocks and blocks[-1].kind == "item" and (arrow := _ARROW.match(text)):
+            for item in itertools.takewhile(lambda block: block.kind == "item", reversed(blocks)):
+                item.text += f" -> {plain(text[arrow.end() :])}"
+            above = ""
         elif last and _goes_on(above, text, last, wrapped, width):
             last.go_on(plain(text), number)
             above = text
         else:
-            blocks.append(Block("text", plain(text.strip().lstrip("> ")), [(0, number)]))
+            blocks.append(Block("text", plain(text), [(0, number)]))
             above = text
     for at, block in enumerate(blocks):
+        block.text = _ASKED.sub(r"\1 ", block.text)
         alone = block.kind == "item" and not any(
             other.kind == "item" for other in [*blocks[max(0, at - 1) : at], *blocks[at + 1 : at + 2]]
         )
-        if (block.kind == "text" or alone) and is_title(block.text):
+        loud = block.mark.strip(".").isdigit() and block.text.isupper()  # "5. HOW TO CLAIM"
+        if (block.kind == "text" or alone or loud) and is_title(block.text):
             block.kind, block.depth = "heading", 3
         mark = _NUMBER.match(block.text)
         if mark and len(mark[0]) < len(block.text):
@@ -181,9 +223,10 @@ def _starts(text: str) -> bool:
 
 def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> bool:
     """Whether a line goes on with the block of the line above."""
-    if block.kind not in ("text", "item") or _NUMBER.match(text):
+    lower = text.lstrip()[0].islower()
+    if block.kind not in ("text", "item") or _NUMBER.match(text) or (lower and _STOP.search(above)):
         return False
-    if text.lstrip()[0].islower() or _OPEN.search(above):
+    if _OPEN.search(above) or (lower and (wrapped or len(above) > max(45, 0.7 * width))):
         return True
     return wrapped and len(above) > 0.7 * width and not is_title(block.text)
 
@@ -202,16 +245,64 @@ def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
             yield number, text
 
 
+def _noted(lines: Sequence[Line]) -> list[Line]:
+    """Put footnotes where they are called, and bars around the rows of tables that have none."""
+    notes = {note[1]: note[2] for _, text in lines if (note := _NOTE.match(text))}
+
+    def called(match: re.Match[str]) -> str:
+        note = notes.get(match[1], "")
+        return f" {note}" if match.string[: match.start()].endswith((".", "!")) else f" ({note.rstrip('.')})"
+
+    kept = [(n, re.sub(r"\[\^(\w+)\]", called, text)) for n, text in lines if not _NOTE.match(text)]
+    table = False
+    for at, (number, text) in enumerate(kept):
+        below = kept[at + 1][1] if at + 1 < len(kept) else ""
+        table = "|" in text and (table or ("|" in below and bool(_SEPARATOR.match(below))))
+        if table and not _CELLS.match(text):
+            kept[at] = number, f"|{text}|"
+    return kept
+
+
+def _style(mark: str, above: str) -> str:
+    """Return the kind of an item's mark: "(1)", "a)", "(i)"; "(i)" behind "(h)" is a letter."""
+    name = mark.strip("().")
+    roman = name.strip("ivx") == "" and above.strip("().") != chr(ord(name[:1] or "a") - 1)
+    return mark.replace(name, "1" if name.isdigit() else "i" if roman else "a") if name.isalnum() else mark
+
+
+def _numbered(text: str, blocks: Sequence[Block]) -> re.Match[str] | None:
+    """Return a match as of `_BULLET` for "4.1 any claim", below words that lead in, and for "4.2 ..." below it."""
+    item = re.match(r"(\s*)(\d{1,2}\.\d{1,2})\s+(?=[a-z])(.*)", text)
+    if item is None or not blocks:
+        return None
+    chapter, _, number = item[2].partition(".")
+    first = number == "1" and blocks[-1].text.endswith((":", "—"))
+    return item if first or blocks[-1].mark == f"{chapter}.{int(number) - 1}" else None
+
+
+def _leads(text: str, numbered: bool) -> bool:
+    """Whether an item leads in to those below it: numbers of another kind, or bullets behind a colon."""
+    return not is_whole(text) and (
+        text.endswith((":", "—", "–")) or (numbered and not text.endswith((",", ";")))
+    )
+
+
 def _nested(blocks: list[Block]) -> list[Block]:
-    """Give items their nesting in place of their columns."""
-    columns: list[int] = []
+    """Give items their nesting in place of their columns; what leads in to another kind of mark holds its items."""
+    levels: list[tuple[int, str]] = []
+    above = Block("text", "", [])
     for block in blocks:
         if block.kind != "item":
-            columns = []
+            levels = []
             continue
-        while columns and block.depth < columns[-1]:
-            columns.pop()
-        if not columns or block.depth > columns[-1]:
-            columns.append(block.depth)
-        block.depth = len(columns) - 1
+        level = block.depth, _style(block.mark, above.mark)
+        while levels and level not in levels and level[0] < levels[-1][0]:
+            levels.pop()
+        if level in levels:
+            del levels[levels.index(level) + 1 :]
+        elif not levels or level[0] > levels[-1][0] or _leads(above.text, block.mark.strip("().").isalnum()):
+            levels.append(level)
+        else:
+            levels[-1] = level
+        block.depth, above = len(levels) - 1, block
     return blocks

@@ -6,55 +6,85 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..bank.clauses import has_verb
-from .blocks import Block
+from .blocks import Block, is_whole
 
-_JOINS = re.compile(r"[;,]?\s*\b(and|or)\s*$")
+_JOINS = re.compile(r"[;,]?\s*\b(and|or|und|oder)\s*$")
 _ALL = re.compile(
-    r"\b(?:all|both|each) of (?:the following|these|them)\b|\ball (?:the )?following\b", re.IGNORECASE
+    r"\b(?:all|both|each) of (?:the following|these|them)\b|\ball (?:the )?following\b|"
+    r"\b(?:between|conditions|requirements|criteria|restrictions|limitations)$",
+    re.IGNORECASE,
 )
 _ANY = re.compile(r"\b(?:any|one|either|at least one) of (?:the following|these|them)\b", re.IGNORECASE)
 _FOLLOWING = re.compile(r"\b(?:following|below|as follows|these|rules|steps|examples?)\b", re.IGNORECASE)
-_RUNS_ON = re.compile(
-    r"\b(?:if|when|whenever|unless|that|who|which|whose|where|and|or|to|for|by|with|of|in|at|on|from|as|a|an|the|is|are|be|"
-    r"has|have|may|must|can|cannot|shall|should|will|not|bring|carry|include|includes|contain|cover|covers|receive|receives|"
-    r"pay|pays|get|gets|need|needs|require|requires|provide|provides|means|allow|allows|accept|accepts|excludes?|use)$",
+_ANNOUNCES = re.compile(
+    r"(?:.*\bhere (?:are|is)\b|(?:please )?note\b|(?:the )?following (?:rules|terms|conditions|steps)\b|.* as follows$|"
+    r"(?:[\w ]+ )?rules$)",
     re.IGNORECASE,
 )
-
-
-def is_whole(text: str) -> bool:
-    """Say whether a text ends as a sentence does."""
-    return text.endswith((".", "!", "?"))
+"""Words that lead in and say nothing more."""
+_CONDITION = re.compile(r"(?:if|when|whenever|unless|where|provided|in case)\b", re.IGNORECASE)
+RUNS_ON = re.compile(
+    r"\b(?:if|when|whenever|unless|that|who|which|whose|where|and|or|to|for|by|with|of|in|at|on|from|as|a|an|the|is|are|be|"
+    r"you|they|we|he|she|it|between|has|have|may|must|can|cannot|shall|should|will|not|bring|carry|include|includes|contain|cover|covers|"
+    r"receive|receives|pay|pays|get|gets|need|needs|require|requires|provide|provides|means|allow|allows|accept|"
+    r"accepts|excludes?|use|für|von|mit|bei|wenn|und|oder|der|die|das|auf|an|zu)$",
+    re.IGNORECASE,
+)
+_GOES_ON = re.compile(
+    r"(?:to|by|with|without|if|when|unless|for|in|on|at|during|after|before|up to|only|within|from|until|where|who|"
+    r"that|not|as)\b"
+)
+_OPEN = re.compile(r"\b(?:may|must|can|shall|should|will|is|are|has|have|not)\b")
+_USUAL = set("a an the one any no all two your their it they you he she we is has".split())
 
 
 def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, Block | int]]:
-    """Join the items of a list with the words that lead in to it; nested lists first."""
+    """Join the items of a list with the words that lead in to it, and items with those below them."""
     tops = [i for i, item in enumerate(items) if item.depth == min(item.depth for item in items)]
-    parts: list[tuple[str, Block | int]] = []
-    for start, stop in zip(tops, [*tops[1:], len(items)], strict=True):
-        item, nested = items[start], items[start + 1 : stop]
-        parts += joined(item.text, item.line_at(0), nested) if nested else [(item.text, item)]
-    *before, last_lead = re.split(r"(?<=[.!?])\s+(?=[A-Z])", lead)
-    stem = last_lead.rstrip(" :–-")
-    texts = [text.strip() for text, _ in parts]
-    words = {match[1].lower() for text in texts if (match := _JOINS.search(text))}
-    bare = [_JOINS.sub("", text).rstrip(" ;,.") for text in texts]
+    groups = [(items[i], items[i + 1 : end]) for i, end in zip(tops, [*tops[1:], len(items)], strict=True)]
+    *before, stem = [lead, ""] if is_whole(lead) else re.split(r"(?<=[.!?])\s+(?=[A-Z])", lead)
+    stem = stem.rstrip(" :–—-")
     if before:
         yield " ".join(before), line
-    condition = re.match(r"(?:if|when|unless|where|provided)\b", stem, re.IGNORECASE) or _RUNS_ON.search(stem)
-    if _ALL.search(stem) or (words == {"and"} and condition and not _FOLLOWING.search(stem)):
-        yield f"{stem}{'' if _RUNS_ON.search(stem) else ':'} {_series(bare, 'and')}.", line
-    elif (_ANY.search(stem) or words == {"or"}) and condition:
-        yield f"{stem}{'' if _RUNS_ON.search(stem) else ':'} {_series(bare, 'or')}.", line
-    else:
-        for text, (_, where), short in zip(texts, parts, bare, strict=True):
-            alone = has_verb(short) and short[:1].isupper() and (is_whole(text) or _FOLLOWING.search(stem))
-            if alone and not _RUNS_ON.search(stem):
-                yield text, where
-            elif _RUNS_ON.search(stem):
-                yield f"{stem} {_lower(short)}.", where
-            else:
-                yield f"{stem}: {short}.", where
+    words = {match[1].lower() for item, _ in groups if (match := _JOINS.search(item.text))}
+    every = _ALL.search(stem) or (words <= {"and", "und"} and words and not _FOLLOWING.search(stem))
+    some = _ANY.search(stem) or words in ({"or"}, {"oder"})
+    said = _ALL.search(stem) or _ANY.search(stem) or _CONDITION.match(stem) or RUNS_ON.search(stem)
+    if stem and said and (every or some):
+        parts = [" ".join(text for text, _ in joined(i.text, 0, n)) if n else i.text for i, n in groups]
+        word = next(iter(words & {"und", "oder"}), "and" if every else "or")
+        yield _prefixed(lead, stem, _series([_bare(part) for part in parts], word)), line
+        return
+    for item, nested in groups:
+        bare = _bare(item.text)
+        alone = (
+            not stem
+            or _ANNOUNCES.match(stem)
+            or (has_verb(bare) and bare[:1].isupper() and (is_whole(item.text) or _FOLLOWING.search(stem)))
+        )
+        if alone and not RUNS_ON.search(stem):
+            text = item.text if nested or is_whole(item.text) or not stem else f"{bare}."
+        else:
+            text = _prefixed(lead, stem, item.text.strip() if nested else bare)
+        if nested:
+            text = text if is_whole(item.text) else text.removesuffix(".")
+            yield from joined(text, item.line_at(0), nested)
+        else:
+            yield text, item
+
+
+def _prefixed(lead: str, stem: str, text: str) -> str:
+    """Put the words that lead in before an item: at once where the sentence runs on, else behind a comma or a colon."""
+    mark = ":"
+    if RUNS_ON.search(stem) or (_OPEN.search(stem) and not lead.endswith(":")) or _GOES_ON.match(text):
+        mark = ""
+    elif _CONDITION.match(stem) and "," not in stem:
+        mark = ","
+    return f"{stem}{mark} {text if mark == ':' else _lower(text)}" + ("" if text.endswith(":") else ".")
+
+
+def _bare(text: str) -> str:
+    return _JOINS.sub("", text.strip()).rstrip(" ;,.")
 
 
 def _series(texts: Sequence[str], word: str) -> str:
@@ -65,20 +95,4 @@ def _series(texts: Sequence[str], word: str) -> str:
 def _lower(text: str) -> str:
     """Begin a text in lower case, where its first word is a usual one."""
     first = text.split(" ")[0]
-    usual = first.lower() in {
-        "a",
-        "an",
-        "the",
-        "one",
-        "any",
-        "no",
-        "all",
-        "two",
-        "your",
-        "their",
-        "it",
-        "they",
-        "is",
-        "has",
-    }
-    return text[:1].lower() + text[1:] if usual or has_verb(first) else text
+    return text[:1].lower() + text[1:] if first.lower() in _USUAL or has_verb(first) else text

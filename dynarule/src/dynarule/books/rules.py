@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from .._lazy import need
-from ..bank.clauses import Clauses, has_verb, split_rule
-from ..bank.sources import LONGEST
-from .blocks import Block, unnumbered
-from .lists import is_whole, joined
-from .readers import EXTRA, read_blocks
+from ..bank.clauses import has_verb, split_rule
+from .blocks import Block, is_whole
+from .lists import RUNS_ON, joined
+from .readers import read_blocks
+from .sentences import REFERS_BACK, no_rule, sentences
 from .tables import table_rules
 
 
@@ -53,13 +52,19 @@ class DocumentRule:
 
     def pieces(self) -> list[tuple[str, str]]:
         """Return the text in pieces, each with what it is: "if", "then", or nothing."""
-        if not self.sure:
+        if not self.sure or self.premise not in self.text:
             return [(self.text, "")]
-        kinds = {self.premise: "if", self.conclusion: "then"}
-        parts = re.split(
-            "(" + "|".join(map(re.escape, sorted(kinds, key=len, reverse=True))) + ")", self.text
-        )
-        return [(part, kinds.get(part, "")) for part in parts if part]
+        before, premise, after = self.text.partition(self.premise)
+        rest = [re.split(r"(^[\s,;:]+|[\s.,;:]+$)", part) for part in (before, after)]
+        kinds = [
+            [(part, "then" if re.search(r"\w", part) else "") for part in parts if part] for parts in rest
+        ]
+        return [*kinds[0], (premise, "if"), *kinds[1]]
+
+    def go_on(self, sentence: str) -> None:
+        """Add a sentence that says nothing by itself."""
+        self.text = f"{self.text} {sentence}"
+        self.premise, self.conclusion, self.sure = split_rule(self.text)
 
     @property
     def place(self) -> str:
@@ -77,20 +82,9 @@ class BookReading:
     problems: list[str] = field(default_factory=list)
 
 
-_NEEDS_LAST = re.compile(
-    r"(?:otherwise|in that case|in this case|in such cases?|in all other cases|if not|if so|if it does|if they do|"
-    r"the same (?:applies|holds|goes)|this|these|those|they|it|its|such|however|except|else|he|she|them|their|both|but|"
-    r"also|additionally|in addition|moreover|furthermore|instead|then|here|there|"
-    r"(?:after|before|until|from|on|by|in|under|at|for|to) (?:that|this|these|those|such|it|them))\b",
-    re.IGNORECASE,
-)
-"""The beginning of a sentence that says nothing without the one before it."""
-_ABBREVIATION = re.compile(
-    r"\b(?:sec|art|no|nos|nr|para|par|fig|approx|max|min|ch|cl|p|pp|vol|ca|cf|rev)\.$", re.IGNORECASE
-)
-_OPENER = re.compile(
-    r"(?<=[a-z)\"'.][.!?])\s+(?=(?:If|When|The|A|An|All|No|Every|Each|Any|Unless|They|It|This|In|For)\s)"
-)
+LONGEST_ANSWER = 800
+"""Characters below a heading that asks: a longer answer is no rule but a chapter."""
+_EXCEPTIONS = re.compile(r"(?:exceptions?|exclusions?|exempt(?:ions?)?):?$", re.IGNORECASE)
 
 
 def read_documents(
@@ -136,7 +130,7 @@ def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **colu
         source = path.name if names[path.name] == 1 else path.as_posix()
         try:
             blocks = read_blocks(path)
-            rules = list(_rules(blocks, source, reading, columns))
+            rules = _Document(source, reading, columns).read(blocks)
         except (ValueError, OSError) as error:
             reading.problems.append(str(error))
             continue
@@ -160,111 +154,115 @@ def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **colu
     return reading
 
 
-def _rules(
-    blocks: Sequence[Block], source: str, reading: BookReading, columns: dict[str, Any]
-) -> Iterator[DocumentRule]:
-    """Yield the rules of one document."""
-    headings: list[tuple[int, str]] = []
-    at = 0
-    while at < len(blocks):
-        block = blocks[at]
-        after = blocks[at + 1] if at + 1 < len(blocks) else block
-        if block.kind == "text" and block.text.endswith(":") and after.kind == "table":
-            block.kind, block.depth, block.text = "heading", 8, block.text.rstrip(":")
-        elif block.kind == after.kind == "text" and block.text.endswith("?"):  # its answer
-            after.text = f"{block.text} {after.text}"
-            after.starts = [*block.starts, *((o + len(block.text) + 1, line) for o, line in after.starts)]
-            at += 1
-            continue
-        if block.kind == "heading":
-            headings = [(depth, text) for depth, text in headings if depth < block.depth] + [
-                (block.depth, block.text)
-            ]
-            at += 1
-            continue
-        context = tuple(text for _, text in headings)
-        if block.kind == "table":
-            rules, read_as = table_rules(block.rows, **columns)
-            reading.tables.append((f"{source}:{block.rows[0][0] if block.rows else 0}", str(read_as)))
-            for line, text, premise, conclusion in rules:
-                parts = (
-                    split_rule(text)
-                    if premise is None or conclusion is None
-                    else Clauses(premise, conclusion, True)
-                )
-                yield DocumentRule(text, *parts[:2], source, line, context, parts.sure)
-            at += 1
-            continue
-        end = at + 1
-        if (
-            block.kind == "text"
-            and end < len(blocks)
-            and blocks[end].kind == "item"
-            and not is_whole(block.text)
-        ):
-            while end < len(blocks) and blocks[end].kind == "item":
-                end += 1
-            pieces = list(joined(block.text, block.line_at(0), blocks[at + 1 : end]))
-        elif block.kind == "item":
-            while end < len(blocks) and blocks[end].kind == "item" and blocks[end].depth > block.depth:
-                end += 1
-            nested = blocks[at + 1 : end]
-            pieces = list(joined(block.text, block.line_at(0), nested)) if nested else [(block.text, block)]
-        elif block.kind == "rule":
-            parts = split_rule(block.text)
-            yield DocumentRule(block.text, *parts[:2], source, block.line_at(0), context, parts.sure)
-            pieces = []
-        else:
-            pieces = [(block.text, block)]
+@dataclass
+class _Document:
+    """One document: its rules so far, and the headings above the next."""
+
+    source: str
+    reading: BookReading
+    columns: dict[str, Any]
+    rules: list[DocumentRule] = field(default_factory=list)
+    headings: list[tuple[int, str]] = field(default_factory=list)
+
+    def read(self, blocks: Sequence[Block]) -> list[DocumentRule]:
+        at = 0
+        while at < len(blocks):
+            block, end = blocks[at], at + 1
+            after = blocks[end] if end < len(blocks) else Block("heading", "", [(0, 0)])
+            lists = after.kind == "item" and not is_whole(block.text)
+            if block.kind == "text" and (lists or after.kind == "table") and _is_heading(block.text, after):
+                block.kind, block.depth, block.text = "heading", 8, block.text.rstrip(":")
+            if block.kind in ("heading", "text") and block.text.endswith("?"):
+                end = self._answer(block, blocks[end:]) + end
+            if block.kind == "heading":
+                self._below(block.depth)
+                self.headings.append((block.depth, block.text))
+            elif block.kind == "table":
+                self._table(block)
+            elif block.kind == "rule":
+                self._add(block.text, block.line_at(0))
+            elif end == at + 1:
+                while end < len(blocks) and (block.kind == "item" or lists) and _is_below(blocks[end], block):
+                    end += 1
+                self._sentences(block, blocks[at + 1 : end])
+            at = end
+        return self.rules
+
+    def _below(self, depth: int) -> None:
+        self.headings = [heading for heading in self.headings if heading[0] < depth]
+
+    def _add(self, text: str, line: int, premise: str | None = None, conclusion: str | None = None) -> None:
+        context = tuple(title for _, title in self.headings)
+        rule = DocumentRule(text, premise or "", conclusion or "", self.source, line, context)
+        if premise is None or conclusion is None:
+            rule.premise, rule.conclusion, rule.sure = split_rule(text)
+        self.rules.append(rule)
+
+    def _answer(self, question: Block, blocks: Sequence[Block]) -> int:
+        """Add a question with its answer; return how many blocks that is: all below a heading, else one or a list."""
+        count = 0
+        for block in blocks:
+            if block.kind not in ("text", "item") or block.text.endswith("?"):
+                break
+            count += 1
+            if question.kind == "text" and (block.kind == "item" or not block.text.endswith(":")):
+                break
+        texts = [re.sub(r"^A(?:nswer)?\s?\d*[.:]\s+", "", block.text) for block in blocks[:count]]
+        answer = " ".join(text if is_whole(text) else f"{text}." for text in texts)
+        if not count or len(answer) > LONGEST_ANSWER:
+            return 0
+        if question.kind == "heading":
+            self._below(question.depth)
+        asked = re.sub(r"^Q(?:uestion)?\s?\d*[.:]\s+", "", question.text)
+        self._add(f"{asked} {answer}", question.line_at(0))
+        question.kind = "text"
+        return count
+
+    def _table(self, block: Block) -> None:
+        above = self.headings
+        self.headings = [*above, (9, block.text)] if block.text else above
+        title = self.headings[-1][1] if self.headings else ""
+        made, read_as = table_rules(block.rows, title=title, **self.columns)
+        if made:
+            self.reading.tables.append((f"{self.source}:{block.rows[0][0]}", str(read_as)))
+        for line, text, *parts in made:
+            self._add(text, line, *parts)
+        self.headings = above
+
+    def _sentences(self, block: Block, items: Sequence[Block]) -> None:
+        """Add the rules of a text, joined with the items below it."""
+        pieces: list[tuple[str, Block | int]] = [(block.text, block)]
+        if items:
+            pieces = list(joined(block.text, block.line_at(0), items))
+        if _EXCEPTIONS.match(block.text):
+            bare = (text.partition(": ")[2].rstrip(".") for text, _ in pieces)
+            pieces = [(f"Exceptions: {', '.join(bare)}.", block)]
         for text, where in pieces:
-            yield from _sentences(text, where, source, context, reading)
-        at = end
+            parts = sentences(text)
+            for number, (offset, sentence) in enumerate(parts):
+                line = where if isinstance(where, int) else where.line_at(offset)
+                last = self.rules[-1] if self.rules and not number else None
+                if (
+                    last
+                    and last.context == tuple(t for _, t in self.headings)
+                    and REFERS_BACK.match(sentence)
+                ):
+                    last.go_on(sentence)
+                elif reason := no_rule(sentence, not number, len(parts) == 1):
+                    self.reading.left_out.append((f"{self.source}:{line}", sentence[:300], reason))
+                else:
+                    self._add(sentence, line)
 
 
-def _sentences(
-    text: str, where: Block | int, source: str, context: tuple[str, ...], reading: BookReading
-) -> Iterator[DocumentRule]:
-    """Yield a rule a sentence; one that says nothing by itself goes with the one before it."""
-    whole: list[tuple[int, str]] = []
-    for offset, sentence in _split(text):
-        last = whole[-1][1] if whole else ""
-        torn = sentence[:1].islower() or (sentence[:1].isdigit() and _ABBREVIATION.search(last))
-        if whole and (torn or _NEEDS_LAST.match(sentence) or last.endswith("?")):
-            whole[-1] = (whole[-1][0], f"{last} {sentence}")
-        else:
-            whole.append((offset, sentence))
-    for offset, sentence in whole:
-        line = where if isinstance(where, int) else where.line_at(offset)
-        if reason := _no_rule(sentence):
-            reading.left_out.append((f"{source}:{line}", sentence, reason))
-            continue
-        parts = split_rule(sentence)
-        yield DocumentRule(sentence, parts.premise, parts.conclusion, source, line, context, parts.sure)
+def _is_heading(text: str, after: Block) -> bool:
+    """Whether a text above a list or a table is its title, though it is not written as one."""
+    if text.endswith(":") and after.kind == "table":
+        return True
+    return not (text.endswith((":", "-", "—")) or RUNS_ON.search(text) or has_verb(text) or is_whole(text))
 
 
-def _split(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the sentences of a text with their offsets."""
-    segmenter = need("syntok.segmenter", EXTRA)
-    offset = 0
-    for paragraph in segmenter.process(text):
-        for tokens in paragraph:
-            sentence = "".join(token.spacing + token.value for token in tokens).strip()
-            for part in _OPENER.split(sentence):
-                place = text.find(part[:20], offset)
-                offset = max(offset, place)
-                yield offset, unnumbered(part.strip())
-
-
-def _no_rule(sentence: str) -> str:
-    """Return why a sentence is no rule, or nothing."""
-    if len(sentence.encode()) > LONGEST:
-        return f"longer than {LONGEST:,} bytes"
-    if not re.search(r"[^\W\d_]{2}", sentence):
-        return "no words"
-    if sentence.endswith("?"):
-        return "a question without an answer"
-    if sentence.endswith(":"):
-        return "leads in to nothing"
-    if len(sentence.split()) < 3 and not has_verb(sentence):
-        return "no sentence"
-    return ""
+def _is_below(item: Block, lead: Block) -> bool:
+    """Whether an item belongs to what stands above it."""
+    if item.kind != "item" or lead.kind != "item" or item.depth > lead.depth:
+        return item.kind == "item"
+    return lead.text.endswith(":") and item.text[:1].islower()

@@ -3,60 +3,53 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from .blocks import Row
+from .blocks import Block, Row
 
-TEXT_NAMES = (
-    "nl",
-    "rule",
-    "rules",
-    "text",
-    "statement",
-    "policy",
-    "requirement",
-    "sentence",
-    "description",
-    "regulation",
-)
-PREMISE_NAMES = ("premise", "if", "condition", "when")
-OUTCOME_NAMES = (
-    *(
-        "then",
-        "conclusion",
-        "result",
-        "outcome",
-        "action",
-        "decision",
-        "output",
-        "answer",
-        "effect",
-        "consequence",
-    ),
-    *(
-        "fee",
-        "price",
-        "cost",
-        "rate",
-        "discount",
-        "charge",
-        "penalty",
-        "limit",
-        "value",
-        "amount",
-        "approval",
-    ),
-)
+TEXT_NAMES = "nl rule rules text statement policy requirement sentence description regulation".split()
+PREMISE_NAMES = "premise if when antecedent given wenn".split()
+ALONE_NAMES = "condition conditions case situation".split()
+"""Names of premises where no other column has conditions."""
+THEN_NAMES = "then conclusion consequent consequence dann".split()
+OUTCOME_NAMES = {
+    *THEN_NAMES,
+    *"result outcome action decision output answer effect fee price cost rate discount charge fine penalty".split(),
+    *"priority approver points bonus surcharge limit value amount approval preis gebühr".split(),
+}
 _ANY = {"", "-", "–", "—", "*", "any", "all", "n/a"}
 """Cells that say nothing: a condition that does not matter, no outcome."""
-_COUNTER = {"", "#", "no", "no.", "nr", "nr.", "id", "row", "rule id", "u", "f", "a", "c", "number"}
+_COUNTER = {
+    "",
+    "#",
+    "no",
+    "no.",
+    "nr",
+    "nr.",
+    "id",
+    "row",
+    "rule id",
+    "u",
+    "f",
+    "a",
+    "c",
+    "number",
+    "enabled",
+}
+_NOTES = set("annotation annotations comment comments note notes remark remarks kommentar bemerkung".split())
 _BOUNDS = (
     (re.compile(r"(?:>=|≥)\s*(.+)"), "at least {}"),
     (re.compile(r"(?:<=|≤)\s*(.+)"), "at most {}"),
     (re.compile(r">\s*(.+)"), "more than {}"),
     (re.compile(r"<\s*(.+)"), "less than {}"),
-    (re.compile(r"[\[(]?\s*([\d.,]+)\s*(?:\.\.|–|-)\s*([\d.,]+)\s*[\])]?(.*)"), "from {} to {}{}"),
+    (
+        re.compile(
+            r"[\[(]?\s*(?!\d{4}-\d\d-)([€$£]?[\d.,:]+(?:\s*[^\W\d]+|\s*[€$£%])?)\s*(?:\.\.|–|-|\bto\b|\bbis\b)\s*"
+            r"([€$£]?[\d.,:]+)[\])]?(.*)"
+        ),
+        "from {} to {}{}",
+    ),
 )
 
 
@@ -85,8 +78,49 @@ class Columns(NamedTuple):
         return f"if {', '.join(self.conditions)}, then {', '.join(self.outcomes)}"
 
 
+def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
+    """Return the tables of a sheet, and as texts what stands alone in its row: titles, names of groups, notes.
+
+    Another table begins below a blank row or a title where a row has words in a column of numbers, or other columns.
+    """
+    rows, blocks = list(rows), []
+    width = max((len(cells) for _, cells in rows), default=0)
+    alone: list[tuple[int, str]] = []
+    table, blank = None, True
+    for line, cells in rows:
+        cells = [*cells, *[""] * (width - len(cells))]
+        filled = [cell for cell in cells if cell]
+        if len({*filled}) == 1 < width and (cells[0] or len(filled) == 1):
+            alone.append((line, filled[0]))
+        elif filled:
+            *texts, (_, named) = alone or [(line, "" if table else title)]
+            blocks += [Block("text", text, [(0, at)]) for at, text in texts]
+            if table is None or alone or blank:
+                names = table is None or _is_names(cells, table.rows, bool(blank and alone))
+                if table is None or alone or names:
+                    table = Block(
+                        "table", named, [(0, line)], rows=[] if names or table is None else table.rows[:1]
+                    )
+                    blocks.append(table)
+            table.rows.append((line, cells))
+            alone, blank = [], False
+        elif not blank:  # what stands below a table and above a blank row is a note
+            blocks += [Block("text", text, [(0, at)]) for at, text in alone]
+            alone, blank = [], True
+    return blocks + [Block("text", text, [(0, at)]) for at, text in alone]
+
+
+def _is_names(cells: Sequence[str], rows: Sequence[Row], titled: bool) -> bool:
+    """Whether a row has words in a column that has had numbers; below a title, whether it has other columns."""
+    columns = zip(*(more for _, more in rows[1:]), strict=False)
+    return any(
+        cell and not re.search(r"\d", cell) and all(re.search(r"\d", value) for value in values if value)
+        for cell, values in zip(cells, columns, strict=False)
+    ) or (titled and list(map(bool, cells)) != list(map(bool, rows[0][1])))
+
+
 def table_rules(
-    rows: Sequence[Row], text: str | None = None, outcomes: Sequence[str] | None = None
+    rows: Sequence[Row], text: str | None = None, outcomes: Sequence[str] | None = None, title: str = ""
 ) -> tuple[list[TableRule], Columns]:
     """Return the rules of a table and how its columns were read.
 
@@ -96,54 +130,48 @@ def table_rules(
         Lines and cells, the names of the columns first.
     text, outcomes : str, sequence of str, optional
         The column of rules, or the columns of outcomes; guessed by names, else the last column is the outcome.
+    title : str
+        What stands above the table: the name of a matrix's values.
 
     Raises
     ------
     ValueError
         If a column that is named is not there.
     """
-    rows = [
-        (line, [cell.strip() for cell in cells])
-        for line, cells in rows
-        if any(cell.strip() for cell in cells)
-    ]
-    while len(rows) > 1 and sum(map(bool, rows[0][1])) == 1 < sum(map(bool, rows[1][1])):
-        rows = rows[1:]  # a title above the names
+    rows = _one_header([(line, cells) for line, cells in rows if any(cells)])
     if not rows:
         return [], Columns()
     header, body = rows[0][1], rows[1:]
-    if len({len(cells) for _, cells in rows}) == 1 and not _is_header(header, [cells for _, cells in body]):
+    even = len({len(cells) for _, cells in rows}) == 1
+    if even and len(header) == 2 and not (text or outcomes) and re.search(r"\d", header[1]):
+        pairs = [TableRule(line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value]
+        return pairs, Columns(conditions=("first column",), outcomes=("second",))
+    if even and not _is_header(header, [cells for _, cells in body]):
         header, body = [f"column {i}" for i in range(1, len(header) + 1)], rows
-    names = [name.lower() for name in header]
+    names = [re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).lower() for name in header]
+    given = {form: at for at, name in enumerate(header) for form in (name, name.lower())}
     for name in [*([text] if text else []), *(outcomes or ())]:
-        if name.lower() not in names:
+        if name.lower() not in given:
             raise ValueError(f"no column {name!r}; the columns are {header}")
-    longest = (
-        max(
-            (sum(map(len, column)) / max(1, len(body)), i)
-            for i, column in enumerate(zip(*_even(body, header), strict=True))
-        )
-        if body
-        else (0, 0)
-    )
-    texts = [names.index(text.lower())] if text else [i for i, name in enumerate(names) if name in TEXT_NAMES]
+    columns = zip(*_even(body, header), strict=True)
+    longest = max(((sum(map(len, cells)) / len(body), i) for i, cells in enumerate(columns)), default=(0, 0))
+    texts = [given[text.lower()]] if text else [i for i, name in enumerate(names) if name in TEXT_NAMES]
     if not texts and not outcomes and (longest[0] > 40 or len(header) == 1):
         texts = [longest[1]]
     if texts and not outcomes:
         return list(_texts(header, body, texts[0])), Columns(text=header[texts[0]])
     corner = header[0]
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
-        return list(_matrix(header, body)), Columns(matrix=True)
+        return list(_matrix(header, body, title)), Columns(matrix=True)
     kept = [i for i, name in enumerate(names) if name not in _COUNTER]
-    last = (
-        [names.index(name.lower()) for name in outcomes]
-        if outcomes
-        else _outcomes(names, _even(body, header), kept)
-    )
+    kept = [i for i in kept if names[i] not in _NOTES or len(kept) < 3]
+    last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, _even(body, header), kept)
     first = [i for i in kept if i not in last]
-    first = [i for i in first if names[i] in (*PREMISE_NAMES, "wenn")] or first
-    columns = Columns(conditions=tuple(header[i] for i in first), outcomes=tuple(header[i] for i in last))
-    return list(_decisions(header, body, first, last)), columns
+    first = [i for i in first if names[i] in PREMISE_NAMES] or first
+    if len(first) == 1 and names[first[0]] in ALONE_NAMES:
+        header = ["if" if i == first[0] else name for i, name in enumerate(header)]
+    read_as = Columns(conditions=tuple(header[i] for i in first), outcomes=tuple(header[i] for i in last))
+    return list(_decisions(header, body, first, last)), read_as
 
 
 def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> Sequence[int]:
@@ -152,14 +180,18 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
     By their names; else, in a table with bounds or "any" among its cells, the last; else all that the first columns,
     as many as tell the rows apart, do not hold.
     """
-    named = [i for i in kept[1:] if {*re.findall(r"\w+", names[i])} & {*OUTCOME_NAMES}]
-    bounds = any(
-        row[i] in ("-", "*", "any") or any(p.fullmatch(row[i]) for p, _ in _BOUNDS)
-        for row in rows
-        for i in kept[:-1]
-    )
-    if named or bounds:
-        return named or kept[-1:]
+    if then := [i for i in kept if names[i] in THEN_NAMES]:
+        return then
+    bounded = [i for i in kept if any(row[i] in ("-", "*", "any") or _bound(row[i]) for row in rows)]
+    named = [i for i in kept[1:] if {*re.findall(r"\w+", names[i])} & OUTCOME_NAMES]
+    named = [i for i in named if i not in bounded or i == kept[-1]] or named
+    if named:  # and what stands behind them
+        return [i for i in kept if i in named or (i > named[0] and not any(_bound(row[i]) for row in rows))]
+    if inner := {*bounded} - {kept[-1]}:  # the amounts behind the last bound, else the last column
+        amounts = [
+            i for i in kept if i > max(inner) and all(re.search(r"\d", row[i]) for row in rows if row[i])
+        ]
+        return amounts if amounts[-1:] == kept[-1:] else kept[-1:]
     for count in range(1, min(len(kept), 20)):  # all, of thousands of columns, would take the square
         if len({tuple(row[i] for i in kept[:count]) for row in rows}) == len(rows):
             return kept[count:]
@@ -173,19 +205,18 @@ def _even(body: Sequence[Row], header: Sequence[str]) -> list[list[str]]:
 def _is_header(header: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     """Whether the first row names the columns: its cells are short words, unlike those of some column below."""
     if not body:
-        return False
+        return not any(re.search(r"\d", cell) for cell in header)
     if len(header) == 1:
         return header[0].lower() in TEXT_NAMES
     if any(re.fullmatch(r"[\d.,%€$£ ]+", cell) for cell in header[1:]):
         return bool(not header[0] or re.search(r"[/\\]", header[0]))
-    return all(len(cell) < 50 and not cell.endswith(".") for cell in header)
+    return all(len(cell) < 50 and not (cell.endswith(".") and " " in cell) for cell in header)
 
 
 def _texts(header: Sequence[str], body: Sequence[Row], column: int) -> Iterator[TableRule]:
     names = [name.lower() for name in header]
     whole = [
-        next((i for i, n in enumerate(names) if n in known), None)
-        for known in (PREMISE_NAMES, ("conclusion", "then"))
+        next((i for i, n in enumerate(names) if n in known), None) for known in (PREMISE_NAMES, THEN_NAMES)
     ]
     for line, cells in body:
         cells = [*cells, *[""] * len(header)]
@@ -194,7 +225,26 @@ def _texts(header: Sequence[str], body: Sequence[Row], column: int) -> Iterator[
             yield TableRule(line, cells[column], premise, conclusion)
 
 
-def _matrix(header: Sequence[str], body: Sequence[Row]) -> Iterator[TableRule]:
+def _one_header(rows: list[Row]) -> list[Row]:
+    """Join the names of columns that stand in two rows: "Day" above "Car" and "Bus"."""
+    if len(rows) < 3:
+        return rows
+    (line, upper), (_, lower) = rows[:2]
+    spread = [*upper]
+    for at in range(1, len(spread)):
+        spread[at] = spread[at] or (spread[at - 1] if at < len(lower) and lower[at] and not lower[0] else "")
+    same = [cell for cell in spread if cell]
+    if (
+        len(same) == len({*same})
+        or len(lower) != len(spread)
+        or any(re.search(r"\d", cell) for cell in lower)
+    ):
+        return rows
+    names = [a if a == b else f"{a} {b}".strip() for a, b in zip(spread, lower, strict=True)]
+    return [(line, names), *rows[2:]]
+
+
+def _matrix(header: Sequence[str], body: Sequence[Row], title: str) -> Iterator[TableRule]:
     row_name, _, column_name = re.sub(r"[/\\]", "\0", header[0]).partition("\0")
     for line, cells in body:
         for name, cell in zip(header[1:], cells[1:], strict=False):
@@ -203,7 +253,13 @@ def _matrix(header: Sequence[str], body: Sequence[Row]) -> Iterator[TableRule]:
                     f"{kind.strip()} {value}".strip()
                     for kind, value in ((row_name, cells[0]), (column_name, name))
                 )
-                yield TableRule(line, f"For {where}: {cell}.", f"For {where}", cell)
+                value = f"{title}: {cell}" if title else cell
+                yield TableRule(
+                    line,
+                    f"For {where}, {value}." if title else f"For {where}: {cell}.",
+                    f"For {where}",
+                    value,
+                )
 
 
 def _decisions(
@@ -220,24 +276,29 @@ def _decisions(
 
 
 def _effect(name: str, cell: str) -> str:
-    if name.lower() in ("then", "conclusion", "dann", "consequence", "rule"):
+    if name.lower() in (*THEN_NAMES, "rule"):
         return cell
     phrase = _phrase(name)
     return f"{phrase} {cell}" if re.search(r"\b(?:if|when|by|to|in|for)$", phrase) else f"{phrase} is {cell}"
 
 
 def _condition(name: str, cell: str) -> str:
-    if name.lower() in (*PREMISE_NAMES, "wenn"):
+    if name.lower() in PREMISE_NAMES:
         return cell
-    for pattern, words in _BOUNDS:
-        if match := pattern.fullmatch(cell):
-            return f"{_phrase(name)} is {words.format(*match.groups(default=''))}".rstrip()
+    if bound := _bound(cell):
+        return f"{_phrase(name)} is {bound}"
     if cell.lower() in ("yes", "true", "x", "✓", "no", "false"):
         return f"{_phrase(name)} is {'yes' if cell.lower() in ('yes', 'true', 'x', '✓') else 'no'}"
     return f"{_phrase(name)} is {cell}"
 
 
+def _bound(cell: str) -> str:
+    """Return the words of a cell that is a bound, such as ">= 3" or "0..5"."""
+    match, words = next(((m, words) for p, words in _BOUNDS if (m := p.fullmatch(cell))), (None, ""))
+    return words.format(*match.groups(default="")).rstrip() if match else ""
+
+
 def _phrase(name: str) -> str:
     """Return a column's name as words: "order_total" is "order total"."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).strip()
+    words = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])|_", " ", name).strip()
     return words if words.isupper() else words[:1].lower() + words[1:]

@@ -1,0 +1,109 @@
+"""HTML and DOCX as blocks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from .._lazy import need
+from .blocks import Block, Row, blocks_of, is_whole, plain
+from .files import EXTRA
+from .tables import tables_of
+
+_BLOCK_TAGS = {
+    *"summary p li td th h1 h2 h3 h4 h5 h6 div section article blockquote dd dt body main header footer".split()
+}
+_LEFT_OUT = "script style nav pre code head template noscript button form footer".split()
+_ASIDE = re.compile(
+    r"\b(?:cookie|consent|breadcrumb|nav(?:bar|igation)?\b|menu|sidebar|footer|share|social|newsletter|skip)",
+    re.IGNORECASE,
+)
+"""Names of what stands around a page's text."""
+
+
+def markup(path: Path) -> bytes | str:
+    """Return a page as text where it is UTF-8, else its bytes, of which the page says the encoding."""
+    body = path.read_bytes()
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return body
+
+
+def read_html(body: bytes | str) -> list[Block]:
+    """Return the blocks of a page, without its navigation, notices and forms."""
+    soup = need("bs4", EXTRA).BeautifulSoup(body, "html.parser")
+    for tag in [*soup(_LEFT_OUT), *soup(id=_ASIDE), *soup(class_=_ASIDE)]:
+        tag.decompose()
+    for tag in soup(["br", "sup"]):  # the number of a footnote is no part of a sentence
+        words = tag.get_text(strip=True)
+        tag.replace_with("\n\n" if tag.name == "br" else "" if words.strip("[]").isdigit() else words)
+    soup.smooth()
+    blocks: list[Block] = []
+    for tag in soup.find_all("h1 h2 h3 h4 h5 h6 p li table dt dd div blockquote summary".split()):
+        if tag.find_parent("table"):
+            continue
+        line = tag.sourceline or 0
+        if tag.name == "table":
+            blocks += tables_of(_spanned(tag), plain(tag.caption.get_text(" ")) if tag.caption else "")
+            continue
+        # the words of the tag itself: those of a nested list or paragraph follow as blocks of their own
+        inner = [
+            child
+            for child in tag.descendants
+            if child.name is None and next((t for t in child.parents if t.name in _BLOCK_TAGS), None) is tag
+        ]
+        text = "".join(str(child) for child in inner)
+        lines = [" ".join(part.split()) for part in text.split("\n\n")]
+        if sum(bool(re.match(r"[-•*–] ", part)) for part in lines) > 1:  # a list that is written by hand
+            blocks += blocks_of([(line, part) for part in lines])
+            continue
+        text = " ".join(text.split())
+        bold = tag.find(["b", "strong"])
+        item = tag if tag.name == "li" else tag.find_parent("li")
+        if not text:
+            continue
+        if tag.name[1:].isdigit():
+            blocks.append(Block("heading", text, [(0, line)], int(tag.name[1])))
+        elif bold and plain(bold.get_text(" ")) == text and not is_whole(text):
+            blocks.append(Block("heading", text, [(0, line)], 7))
+        elif tag.name == "dd" and blocks and blocks[-1].mark == "dt":
+            blocks[-1].text += f"{' ' if is_whole(blocks[-1].text) else ': '}{text}"
+        elif item:
+            blocks.append(Block("item", text, [(0, line)], len(tag.find_parents(["ul", "ol"])) - 1))
+        else:
+            blocks.append(Block("text", text, [(0, line)], mark=tag.name))
+    return blocks
+
+
+def _spanned(table: Any) -> list[Row]:
+    """Return the rows of a page's table, with the cells that go over several in each."""
+    rows: list[Row] = []
+    below: dict[int, tuple[int, str]] = {}  # column: how many rows more, and what
+    for row in table.find_all("tr"):
+        cells: list[str] = []
+        for cell in [*row.find_all(["td", "th"]), None]:
+            while len(cells) in below:
+                left, words = below.pop(len(cells))
+                below |= {len(cells): (left - 1, words)} if left > 1 else {}
+                cells.append(words)
+            if cell is not None:
+                words, high, wide = (
+                    plain(cell.get_text(" ")),
+                    *(int(cell.get(k) or 1) for k in ("rowspan", "colspan")),
+                )
+                below |= {len(cells) + i: (high - 1, words) for i in range(wide) if high > 1}
+                cells += [words] * wide
+        rows.append((row.sourceline or 0, cells))
+    return rows
+
+
+def read_docx(path: Path) -> list[Block]:
+    """Return the blocks of a DOCX, whose lines are numbers of paragraphs."""
+    with path.open("rb") as file:
+        html = need("mammoth", EXTRA).convert_to_html(file).value
+    blocks = read_html(html)
+    for number, block in enumerate(blocks, 1):
+        block.starts, block.rows = [(0, number)], [(number, cells) for _, cells in block.rows]
+    return blocks

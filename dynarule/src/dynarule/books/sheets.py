@@ -1,0 +1,140 @@
+"""CSV, TSV, XLSX and JSON as blocks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterable, Sequence
+from datetime import datetime, time
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+from .._lazy import need
+from .blocks import Block, Row, plain
+from .files import EXTRA, decoded
+from .tables import tables_of
+
+_DELIMITERS = ",;\t|"
+MOST_CELLS = 5_000_000
+_LISTS = ("rules", "items", "policies", "statements", "sections", "clauses", "children")
+
+
+def read_cells(path: Path) -> list[Block]:
+    """Return the one table of a CSV or TSV, whose delimiter is found; "sep=;" in its first line is obeyed."""
+    text = decoded(path)
+    first, _, rest = text.partition("\n")
+    skipped = 0
+    if named := re.fullmatch(r"sep=(.)\s*", first):
+        delimiter, text, skipped = named[1], rest, 1
+    else:
+        sample = re.sub(r'"[^"]*"', "", "\n".join(text.splitlines()[:20])).splitlines()
+        counts = {sign: [line.count(sign) for line in sample if line.strip()] for sign in _DELIMITERS}
+        usual = "\t" if path.suffix.lower() == ".tsv" else ","
+        # how many lines have the usual number of it
+        steady = {
+            sign: max((found.count(n) for n in {*found} - {0}), default=0) for sign, found in counts.items()
+        }
+        delimiter = max(_DELIMITERS, key=lambda sign: (steady[sign], sign == usual))
+    quoting = csv.QUOTE_NONE if delimiter == "\t" and '"' not in text else csv.QUOTE_MINIMAL
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)  # type: ignore[arg-type]
+    rows: list[Row] = []
+    line = 1 + skipped
+    for cells in reader:
+        rows.append((line, [" ".join(cell.split()) for cell in cells]))
+        line = reader.line_num + 1 + skipped
+    return tables_of(rows)
+
+
+def read_xlsx(path: Path) -> list[Block]:
+    """Return the tables of all sheets, values as they are shown, merged cells filled."""
+    openpyxl = need("openpyxl", EXTRA)
+    with ZipFile(path) as archive:  # openpyxl makes an object of every cell of an area
+        for name in archive.namelist():
+            for area in re.findall(rb'<mergeCell ref="([A-Z0-9:]+)"', archive.read(name)):
+                left, top, right, bottom = openpyxl.utils.range_boundaries(area.decode())
+                _check_area((right - left + 1) * (bottom - top + 1))
+    book = openpyxl.load_workbook(path, data_only=True)
+    blocks = []
+    for sheet in book.worksheets:
+        _check_area(sheet.max_row * sheet.max_column)
+        rows = [[_value(cell) for cell in cells] for cells in sheet.iter_rows()]
+        for area in sheet.merged_cells.ranges:
+            for row, column in area.cells if rows else ():
+                rows[row - 1][column - 1] = rows[area.min_row - 1][area.min_col - 1]
+        if not re.fullmatch(r"(?:Sheet|Tabelle)\d*", sheet.title):
+            blocks.append(Block("heading", sheet.title, [(0, 1)], 1))
+        blocks += tables_of(list(enumerate(rows, 1)))
+    return blocks
+
+
+def _check_area(cells: int) -> None:
+    if cells > MOST_CELLS:
+        raise ValueError(
+            f"a sheet, or a merged part of it, has {cells:,} cells; expected {MOST_CELLS:,} at most"
+        )
+
+
+def _value(cell: Any) -> str:
+    """Return a cell as its sheet shows it: "5%", "2025-01-31"."""
+    value, shown = cell.value, cell.number_format or ""
+    if isinstance(value, datetime) and value.time() == time():
+        value = value.date()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        sign = next((sign for sign in "€$£" if sign in shown), "")
+        value = f"{value * 100:.6g}%" if "%" in shown else f"{value:.10g} {sign}".strip()
+    return "" if value is None else plain(str(value))
+
+
+def read_json(path: Path) -> list[Block]:
+    """Return the texts and records of a JSON file, or of its lines."""
+    text = decoded(path)
+    if path.suffix.lower() == ".jsonl":
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        return _parts([json.loads(line) for _, line in lines], [number for number, _ in lines])
+    return _parts(json.loads(text))
+
+
+def _parts(value: Any, lines: Sequence[int] = (), depth: int = 1) -> list[Block]:
+    """Return the blocks of a JSON value: texts, records, and lists of them below their titles."""
+    if isinstance(value, dict):
+        title = next(
+            (value[k] for k in ("title", "name", "section", "topic") if isinstance(value.get(k), str)), ""
+        )
+        blocks = [Block("heading", title, [(0, 1)], depth)] if title else []
+        nested = [v for v in value.values() if isinstance(v, list | dict)]
+        return blocks + [block for v in nested for block in _parts(v, (), depth + 1)]
+    if not isinstance(value, list):
+        return []
+    lines = lines or range(1, len(value) + 1)
+    if all(isinstance(v, str) for v in value):
+        return [Block("item", plain(v), [(0, n)]) for v, n in zip(value, lines, strict=True)]
+    if not all(isinstance(v, dict) for v in value):
+        raise ValueError("expected texts, or objects with a key such as `text` or `rule`")
+    if any(
+        isinstance(v, list) and v and isinstance(v[0], str | dict) and k in _LISTS
+        for o in value
+        for k, v in o.items()
+    ):
+        return [block for v in value for block in _parts(v, (), depth)]
+    return [records(value, lines)]
+
+
+def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
+    """Return objects as a table, a row each."""
+    names = list(dict.fromkeys(name for value in values for name in value))
+    table: list[Row] = [(0, names)]
+    for line, value in zip(lines or range(len(values)), values, strict=True):
+        table.append((line, [_flat(value.get(name)) for name in names]))
+    return Block("table", "", [(0, 1)], rows=table)
+
+
+def _flat(value: Any) -> str:
+    """Return a value of a record as words: a list with commas, an object as "a is 1 and b is 2"."""
+    if isinstance(value, dict):
+        return " and ".join(f"{name} is {_flat(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_flat, value))
+    return "" if value is None else " ".join(str(value).split())
