@@ -11,7 +11,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +67,9 @@ def _sync(path: Path) -> None:
 def part_of(path: Path, folder: bool = False) -> Iterator[Path]:
     """Yield an empty file or folder that ``path`` is written as; what is left of it after the block is removed."""
     for left in path.parent.glob(f".{path.name}.*{PART}"):
-        if time.time() - left.lstat().st_mtime > STALE:
-            _remove(left)
+        with suppress(FileNotFoundError):  # another writer has renamed it, or removed it as well
+            if time.time() - left.lstat().st_mtime > STALE:
+                _remove(left)
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PART}")
     part.mkdir() if folder else part.touch(exist_ok=False)
     try:
