@@ -202,10 +202,10 @@ class PlusMemory(RuleMemory):
             ]
             (keys_UP, key_rows_M), (values_VP, value_rows_M) = sides
             weight, of_levels = self.config.word_weight, 0.0 if ahead is None else float(ahead.weight)
-            words = (
-                (self._words(), weight / of_levels) if weight and of_levels > MIN_LEVEL_WEIGHT else (None, 0)
-            )
-            self._tables_made = state, Tables(keys_UP, values_VP, key_rows_M, value_rows_M, *words, known={})
+            counts = weight and of_levels > MIN_LEVEL_WEIGHT
+            words, share = (self._words(), weight / of_levels) if counts else (None, 0.0)
+            tables = Tables(keys_UP, values_VP, key_rows_M, value_rows_M, words, share, {})
+            self._tables_made = state, tables
         return self._tables_made[1]
 
     def _words(self) -> Words:

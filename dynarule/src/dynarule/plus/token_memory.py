@@ -217,7 +217,7 @@ class TokenMemory(PlusMemory):
         if not one or (tokens > 1 and self._searches) or not open_cache(self.given):
             return None
         ((text, shift_T),) = self._one_text(rows[0])
-        return self.states.unread(text, shift_T if self.config.score_weight else None)
+        return self.states.unread(text, torch.as_tensor(shift_T) if self.config.score_weight else None)
 
     def _queries(self, real_BS: Tensor) -> Tensor | None:
         """Read the text alone up to the confidence layer; return its rule queries since the last search (B, H, T, D).

@@ -50,29 +50,31 @@ class _Terms(NamedTuple):
     text_N: Tensor
     term_N: Tensor
     total_R: Tensor
+    holder_N: Tensor  # texts, by the terms that they have
+    bound_T: Tensor  # where each term's begin; and the end
 
     @classmethod
     def of(cls, texts: Sequence[Sequence[int]], weight_T: Tensor) -> Self:
         text_N = torch.repeat_interleave(torch.tensor([len(terms) for terms in texts], dtype=torch.long))
         term_N = _flat(texts)
         total_R = weight_T.new_zeros(len(texts)).index_add_(0, text_N, weight_T[term_N])
-        return cls(text_N, term_N, total_R.clamp_min(torch.finfo(weight_T.dtype).tiny))
+        order_N = term_N.argsort(stable=True)
+        bound_T = torch.searchsorted(term_N[order_N], torch.arange(len(weight_T) + 1))
+        least = torch.finfo(weight_T.dtype).tiny
+        return cls(text_N, term_N, total_R.clamp_min(least), text_N[order_N], bound_T)
 
     def terms(self, text: int) -> Tensor:
         """Return the terms of one text."""
         start, stop = torch.searchsorted(self.text_N, torch.tensor([text, text + 1])).tolist()
         return self.term_N[start:stop]
 
-    def one(self, text: int) -> Self:
-        """Return one text alone."""
-        term_N = self.terms(text)
-        return type(self)(torch.zeros_like(term_N), term_N, self.total_R[text : text + 1])
-
-    def shared(self, weight_T: Tensor) -> Tensor:
-        """Return the weight of what each text shares with another, whose terms weigh so much and all others nothing."""
-        some_N = weight_T[self.term_N] > 0
-        shared_R = torch.zeros_like(self.total_R)
-        return shared_R.index_add_(0, self.text_N[some_N], weight_T[self.term_N[some_N]])
+    def shared(self, terms_K: Tensor, weight_T: Tensor) -> Tensor:
+        """Return what each text shares with another of some terms, by their weights."""
+        start_K, stop_K = self.bound_T[terms_K], self.bound_T[terms_K + 1]
+        spans = zip(start_K.tolist(), stop_K.tolist(), strict=True)
+        holders = torch.cat([self.holder_N[:0], *(self.holder_N[start:stop] for start, stop in spans)])
+        weights = weight_T[terms_K].repeat_interleave(stop_K - start_K)
+        return torch.zeros_like(self.total_R).index_add_(0, holders, weights)
 
 
 class Words:
@@ -146,21 +148,22 @@ class Words:
 
         Of all conclusions (N, V), or of one, where that is given: (N, 1).
         """
-        side, others = self._premises, self._conclusions
-        if conclusion is not None:
-            others = others.one(conclusion)
-        rows = [
-            others.shared(self._weights(side.terms(at))) / torch.minimum(others.total_R, side.total_R[at])
-            for at in premises_N.tolist()
-        ]
+        side, others, weight_T = self._premises, self._conclusions, self._weight_T
+        which = slice(conclusion, None if conclusion is None else conclusion + 1)
+        rows = []
+        for at in premises_N.tolist():
+            terms_K = side.terms(at)
+            if conclusion is not None:
+                mine = others.terms(conclusion)
+                shared = weight_T[mine[torch.isin(mine, terms_K)]].sum()[None]
+            else:
+                shared = others.shared(terms_K, weight_T)
+            rows.append(shared / torch.minimum(others.total_R[which], side.total_R[at]))
         return torch.stack(rows)
 
     def _covered(self, side: _Terms, text: str) -> Tensor:
         known = [self._number[term] for term in terms(text, self._stemmer) if term in self._number]
-        return side.shared(self._weights(torch.tensor(known, dtype=torch.long))) / side.total_R
-
-    def _weights(self, terms_K: Tensor) -> Tensor:
-        return torch.zeros_like(self._weight_T).index_copy_(0, terms_K, self._weight_T[terms_K])
+        return side.shared(torch.tensor(known, dtype=torch.long), self._weight_T) / side.total_R
 
 
 def _flat(texts: Sequence[Sequence[int]]) -> Tensor:
