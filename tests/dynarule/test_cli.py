@@ -181,7 +181,7 @@ def test_the_least_support_is_measured_shown_stored_and_used(cli, files):
     assert cli(*asked).startswith("No rule says so.") and "unknown" not in cli(*asked, "--min-support", 0)
     rows[0]["answers"] = ["8"]
     (folder / "asked.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert 'some must be ["unknown"]' in run(*common).stderr
+    assert 'must have the answers ["unknown"]' in run(*common).stderr
 
 
 def test_banks_and_adapters_are_built_inspected_extended_and_cut(cli, files):
@@ -440,6 +440,14 @@ def test_a_rule_book_is_written_whole_and_another_name_is_refused(cli, tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["questions.jsonl", "rules.txt"]
     rules = (folder / "rules.txt").read_text(encoding="utf-8")
     assert "If the reader is registered as a student, the reader holds a blue card.\n" in rules
+    first = json.loads((folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert rules.splitlines()[int(first["steps"][0]["rule_ids"][0]) - 1].endswith(
+        "runs for 13 months."
+    )  # its line
+    cli("book", "questions", folder, "--count", 4)
+    drafts = [json.loads(line) for line in (folder / "drafts.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert len(drafts) == 4 and all(draft["draft"] for draft in drafts)
+    assert "it may hold corrections" in cli("book", "questions", folder, code=2)
     assert "choose a new folder" in cli("example", folder, "--book", "library", code=2)
     for name in ("libary", ""):
         refused = cli("example", tmp_path / "other", "--book", name, code=2)

@@ -36,6 +36,9 @@ VALIDATION_BOOKS = ("pool", "theatre")
 BOOKS_DATA = "rulebooks-"
 """What `RunSpec.data` begins with in such runs; a hash of the books' texts follows."""
 
+OWN_BOOK = f"{BOOKS_DATA}own-"
+"""The same of a user's own book, whose name is the one sub-task."""
+
 Number = Annotated[int, Field(gt=0, lt=2**31)]
 
 
@@ -109,7 +112,8 @@ class RunSpec:
         WorldSpec(self.scale, self.split, self.world_seed, dials=dials, **version)
         known = (*BOOKS, *VALIDATION_BOOKS) if self.on_books else subtasks_of(dials)
         for name in self.subtasks:
-            check_name("sub-task", name, known)
+            if not self.data.startswith(OWN_BOOK):
+                check_name("sub-task", name, known)
         if self.limit is not None and self.split == FOLDED_SPLIT:
             object.__setattr__(self, "limit_by", "fold")
         if self.pool_within is not None and self.pool_within < self.pool_size:

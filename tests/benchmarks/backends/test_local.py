@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from ruleworld_data.prompts import Prompt, Template, answer_template, read_template
-from rwbench.backends import Decoding, cut, local, rows
+from rwbench.backends import Decoding, cut, device, local, rows
 from rwbench.backends.local import Local, load
 from rwbench.methods.conversation import UsageCounter
 from rwbench.models import base_folder
@@ -265,9 +265,9 @@ def test_control_tokens_that_rules_questions_and_answers_spell_are_text(model_fo
 def test_a_small_model_runs_in_float32_wherever_it_is(model_folder, monkeypatch):
     """So its answers on an accelerator are those on a CPU; a large one keeps its own numbers there."""
     folder = base_folder(str(model_folder))
-    assert [local._dtype(folder, gpu) for gpu in (False, True)] == [torch.float32, torch.float32]
-    monkeypatch.setattr(local, "SMALL", 1000)
-    assert [local._dtype(folder, gpu) for gpu in (False, True)] == [torch.float32, "auto"]
+    assert [device.usual_dtype(folder, gpu) for gpu in (False, True)] == [torch.float32, torch.float32]
+    monkeypatch.setattr(device, "SMALL", 1000)
+    assert [device.usual_dtype(folder, gpu) for gpu in (False, True)] == [torch.float32, "auto"]
 
 
 def test_a_folder_without_a_model_is_a_clear_error(tmp_path):

@@ -3,11 +3,13 @@
 import hashlib
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
 import dynarule.cli.app
 import pytest
+from rwbench.backends.local import Local
 from rwbench.cli.app import app
 from rwbench.models import added_models, base_folder, resolve
 from rwbench.models.added import KNOWN, Carried, add_model
@@ -72,6 +74,18 @@ def test_what_is_no_model_to_add_is_said(tmp_path, cache):
     with pytest.raises(ValueError, match="more is a link"):
         add_model(str(tmp_path / "taught"))
     assert not cache.exists()
+
+
+def test_a_model_of_the_hub_is_found_where_it_was_downloaded(tmp_path, model_folder, monkeypatch):
+    """The Hub's own layout; without it the name is refused, and nothing is asked over the network."""
+    snapshot = tmp_path / "hub" / "models--some--model" / "snapshots" / "0"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    with pytest.raises(FileNotFoundError, match="nor a name that the Hub knows"):
+        resolve("some/model")
+    shutil.copytree(model_folder / "base", snapshot)
+    (tmp_path / "hub" / "models--some--model" / "refs").mkdir()
+    (tmp_path / "hub" / "models--some--model" / "refs" / "main").write_text("0")
+    assert base_folder("some/model") == snapshot and Local.of("some/model").label == "model"
 
 
 def test_a_damaged_file_leaves_nothing_behind(tmp_path, cache):

@@ -5,9 +5,11 @@ import shutil
 import struct
 from pathlib import Path
 
+import pytest
 import torch
 from rwbench import models
-from rwbench.backends.local import load_tokenizer
+from rwbench.backends.device import DEVICE
+from rwbench.backends.local import Local, load, load_tokenizer
 from rwbench.models import adapter_folder, base_folder, fingerprint, replaced_folder, shipped, step_mark
 from rwbench.score.results import find_results
 from safetensors.torch import save_file
@@ -51,6 +53,14 @@ def test_a_large_base_that_differs_in_one_layer_is_another(tmp_path, monkeypatch
     for header in (b"[1]", b'{"a": 1}', b'{"a": {}}', b"x"):  # no safetensors: both ends alone
         (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"x" * 5000)
         assert fingerprint(tmp_path) not in found
+
+
+def test_a_model_runs_where_and_in_what_numbers_it_is_told(model_folder, monkeypatch):
+    assert load(str(model_folder), "bfloat16")[0].dtype == torch.bfloat16
+    assert "dtype" not in Local.of(str(model_folder)).to_dict()  # older runs keep their ids
+    monkeypatch.setenv(DEVICE, "nowhere")
+    with pytest.raises(ValueError, match="no model runs on the device 'nowhere' here"):
+        load(str(model_folder), "float16")
 
 
 def test_steps_begin_with_the_mark_that_a_model_was_taught(tmp_path):

@@ -8,9 +8,10 @@ from rwbench.methods.prompting import Prompting
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options, recipes
 from rwbench.retrievers.bm25 import BM25
-from rwbench.run.books import BookSource, book_folder, source_of
+from rwbench.run.books import BookSource, OwnBook, book_folder, source_of
 from rwbench.run.data import DataSource
 from rwbench.run.pools import pools_of
+from rwbench.run.runner import run_spec
 from rwbench.spec import BOOKS, VALIDATION_BOOKS, RunSpec
 
 
@@ -72,3 +73,61 @@ def test_the_recipe_asks_every_model_on_the_books(model_folder):
     assert tried[: len(asked)] == asked and len(set(tried)) == len(tried) > len(asked)
     ways = [spec.method for spec in specs if spec.method["name"] == Prompting.name]
     assert [way["rules"] for way in ways] == ["gold", "none", "pool"]
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A user's book: a table with ids of its own, and questions some of which have no answer."""
+    folder = tmp_path / "My Book"
+    folder.mkdir()
+    rules = [("a.md:3", "If it rains, the pool is closed."), ("a.md:9", "If it is a Monday, entry is free.")]
+    (folder / "rules.csv").write_text("id,rule\n" + "".join(f'{name},"{text}"\n' for name, text in rules))
+    asked = [
+        {
+            "question": "It is a Monday. What is free?",
+            "answers": ["entry"],
+            "steps": [{"rule_ids": ["a.md:9"]}],
+        },
+        {"question": "Who owns the pool?", "answers": ["unknown"]},
+    ]
+
+    def write(*rows):
+        (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows or asked))
+        return OwnBook.open(folder)
+
+    return write
+
+
+def test_a_book_of_ones_own_is_asked_with_every_method(own, model_folder, tmp_path):
+    source = own()
+    (subtask,), data = source.subtasks, source.data
+    assert subtask == "unknown_my_book"  # so refusals are scored
+    known, unknown = source.questions(subtask, "test")
+    assert (known.gold, unknown.gold, unknown.answers) == ((1,), (), ("unknown",))
+    specs = recipes.get("book")(Options(source, models=(Local.of(str(model_folder)),)))
+    named = {spec.method["name"] for spec in specs}
+    assert named >= {"retrieve", "prompting", "rag", "stepwise", "dynarule-plus"}
+    (search,) = (spec for spec in specs if spec.method == Retrieve(BM25()).to_dict())
+    results = run_spec(search, source, tmp_path / "runs")
+    assert results["metrics"]["recall@1"]["macro"]["value"] == 1  # of the one question that names a rule
+    with pytest.raises(ValueError, match="of your own, which is not kept with it"):
+        source_of(search)
+    unnamed = own({"question": "Is it open?", "answers": ["no"]})
+    ways = [
+        spec.method for spec in recipes.get("book")(Options(unnamed, models=(Local.of(str(model_folder)),)))
+    ]
+    assert not unnamed.names_rules and unnamed.subtasks == ("my_book",) and unnamed.data != data
+    assert not [way for way in ways if way["name"] == "retrieve" or way.get("rules") == "gold"]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"question": "Open?"}, 'row 1 needs "answers", a list of texts, got None'),
+        ({"question": "Open?", "answers": ["no"], "steps": [{}]}, 'row 1 has a step without "rule_ids"'),
+        ({"question": "Open?", "answers": ["no"], "steps": [{"rule_ids": [7]}]}, "question 1 needs rule '7'"),
+    ],
+)
+def test_questions_of_ones_own_say_what_is_wrong(row, message, own):
+    with pytest.raises(ValueError, match=message):
+        own(row).questions("my_book", "test")

@@ -8,9 +8,10 @@ import openpyxl
 import pytest
 import torch
 from dynarule.bank import RuleBank
-from dynarule.bank.sources import read_rules
+from dynarule.bank.sources import make_rules, read_rules
 from dynarule.books import read_book
 from dynarule.books.blocks import blocks_of
+from dynarule.books.questions import draft_questions
 from dynarule.books.review import write_book
 from dynarule.plus.words import words_of
 
@@ -536,3 +537,22 @@ def test_an_edited_premise_counts(tmp_path):
     assert words_of(bank).premises("something feathery").tolist()[0] > 0.1
     bank.remove(["a.md:1"])
     assert bank.parts == {}
+
+
+def test_drafts_of_questions_follow_chains_by_words(tmp_path):
+    rules = [
+        "If a bag weighs over 23 kg, it counts as heavy luggage.",
+        "Heavy luggage costs 40 euros.",  # no condition: no question
+        "If luggage counts as heavy, it goes to counter 5.",
+        "If luggage goes to counter 5, a porter carries it.",
+        "If a bag weighs over 23 kg, it gets a red label.",
+        "If a dog travels, it needs a box.",
+    ]
+    drafts = draft_questions(make_rules(rules, None, [f"policy.md:{n}" for n in range(1, 7)]), 40)
+    chains = {tuple(name[-1] for step in row["steps"] for name in step["rule_ids"]): row for row in drafts}
+    assert [*chains] == [("1",), ("1", "3", "4"), ("3",), ("3", "4"), ("4",), ("5",), ("6",)]
+    assert chains["1", "3", "4"]["question"] == "A bag weighs over 23 kg. What follows in the end?"
+    assert chains["1", "3", "4"]["answers"] == ["a porter carries it"] and chains["1",]["also"] == [
+        "policy.md:5"
+    ]
+    assert len(draft_questions(make_rules(rules), 2)) == 2 and draft_questions(make_rules(rules[1:2])) == []

@@ -14,25 +14,25 @@ import importlib.util
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import dropwhile, takewhile
 from pathlib import Path
 from typing import Any
 
 from ruleworld_data.prompts import Prompt, Template, answer_template
+from ruleworld_data.spec import check_name
 
 from ..models import base_folder, fingerprint, model_template
 from ..spec import DATA_VERSION
 from . import Backend, Completion, Decoding, Finish, component, cut
+from .device import DTYPES, chosen_device, placed, usual_dtype
 from .kept import KeptStates, release_memory
 from .rows import NoRequest, Row, as_written, encoded, marked, parts_of
 
 PIECE = 64
 """Tokens after which rows whose answer has ended leave the batch: else all are computed until the longest ends."""
 
-SMALL = 1 << 31
-"""Bytes of weights up to which a model runs in float32 everywhere."""
 MOST_ANSWERED = 1 << 12
 """Batches whose answers are remembered; the oldest goes first."""
 
@@ -53,6 +53,8 @@ class Local(Backend):
         Prompts per forward.
     temperature : float
         0: greedy. Above, sampled, with the batch's prompts as the seed.
+    dtype : str
+        In which numbers it runs, of `DTYPES`; empty: see `load_fresh`.
     """
 
     name = "local"
@@ -62,8 +64,10 @@ class Local(Backend):
     prompt: str = ""
     batch_size: int = 16
     temperature: float = 0.0
+    dtype: str = field(default="", metadata={"later": True})
 
     def __post_init__(self) -> None:
+        check_name("dtype", self.dtype, DTYPES)
         if self.batch_size < 1 or self.temperature < 0:
             raise ValueError(
                 f"batch_size must be 1 or more and temperature 0 or more, got {self.batch_size} and {self.temperature}"
@@ -103,15 +107,15 @@ class Local(Backend):
     def prepare(self) -> None:
         """Check the files and load the model."""
         self.check()
-        load(self.model)
+        load(self.model, self.dtype)
 
     def check(self) -> None:
         """Raise a ValueError if the files are not those that the spec names."""
-        for field, ours in (("weights", fingerprint(base_folder(self.model))), ("prompt", self.template.id)):
-            wanted = getattr(self, field)
+        for name, ours in (("weights", fingerprint(base_folder(self.model))), ("prompt", self.template.id)):
+            wanted = getattr(self, name)
             if wanted and wanted != ours:
                 raise ValueError(
-                    f"model {self.model!r} has changed since the run was specified: {field} is {ours}, the run was "
+                    f"model {self.model!r} has changed since the run was specified: {name} is {ours}, the run was "
                     f"made for {wanted}; put the old files back, or start a new run"
                 )
 
@@ -199,13 +203,13 @@ class Local(Backend):
 
         from dynarule import growing_cache
 
-        model, tokenizer = load(self.model)
+        model, tokenizer = load(self.model, self.dtype)
         cache, shared = growing_cache(model), min(row.shared for row in rows)
         alike = alike and cache is not None and all(row.ids[:shared] == rows[0].ids[:shared] for row in rows)
         # Who asks for rules writes on below them: what was read and written is not read again.
         known = _kept_states(self.model).fill(cache, rows) if decoding.requests and cache is not None else []
         if not known and alike and shared:
-            cache = copy.deepcopy(_prefix_cache(self.model, tuple(rows[0].ids[:shared])))
+            cache = copy.deepcopy(_prefix_cache(self.model, self.dtype, tuple(rows[0].ids[:shared])))
             cache.batch_repeat_interleave(len(rows))
             known = [shared] * len(rows)
         known = known or [0] * len(rows)
@@ -241,7 +245,7 @@ class Local(Backend):
         import torch
         from torch import nn
 
-        model, tokenizer = load(self.model)
+        model, tokenizer = load(self.model, self.dtype)
         written: list[list[int]] = [[] for _ in ids_BT]
         going, left = list(range(len(written))), decoding.max_new_tokens
         whole = (
@@ -273,7 +277,7 @@ class Local(Backend):
         return written
 
     def _read(self, tokens: list[int], tokenizer: Any, decoding: Decoding) -> tuple[str, str, bool, int]:
-        ends = end_ids(self.model)
+        ends = end_ids(self.model, self.dtype)
         length = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
         ended = length < len(tokens) or (tokens and tokens[-1] in ends)
         kept = tokens[:length]
@@ -299,12 +303,12 @@ def _kept_states(name: str) -> KeptStates:
 
 
 @lru_cache(maxsize=1)
-def load(name: str) -> tuple[Any, Any]:
+def load(name: str, dtype: str = "") -> tuple[Any, Any]:
     """Return a model and its tokenizer, on the accelerator where there is one; the one before is let go."""
-    return load_fresh(base_folder(name))
+    return load_fresh(base_folder(name), dtype=dtype)
 
 
-def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any, Any]:
+def load_fresh(folder: Path, tokenizer_folder: Path | None = None, dtype: str = "") -> tuple[Any, Any]:
     """Load a model and a tokenizer from folders: on a CPU, and where it is small, in float32.
 
     Many CPUs have no arithmetic in bfloat16, which made prompts five times as slow there, and those that have it differ
@@ -317,28 +321,19 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None) -> tuple[Any,
         If that is not possible.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    import torch
     from transformers import GenerationConfig
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder or folder))  # an adapter adds a token
-    gpu = torch.cuda.is_available()
-    model = _opened("AutoModelForCausalLM", folder, dtype=_dtype(folder, gpu))
+    device = chosen_device()
+    model = _opened("AutoModelForCausalLM", folder, dtype=dtype or usual_dtype(folder, device != "cpu"))
     # Of how a checkpoint wants to be decoded only its ends count: all models decode alike.
     ends = ("bos_token_id", "eos_token_id", "pad_token_id")
     model.generation_config = GenerationConfig(
         **{name: getattr(model.generation_config, name) for name in ends}
     )
-    return model.to("cuda" if gpu else "cpu").eval(), tokenizer
-
-
-def _dtype(folder: Path, gpu: bool) -> Any:
-    """Return in which numbers a model runs: its own if it is large and on an accelerator."""
-    import torch
-
-    small = sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= SMALL
-    return torch.float32 if small or not gpu else "auto"
+    return placed(model, device).eval(), tokenizer
 
 
 @lru_cache(maxsize=4)
@@ -366,9 +361,9 @@ def _positions(name: str) -> int | None:
     return getattr(_opened("AutoConfig", base_folder(name)), "max_position_embeddings", None)
 
 
-def end_ids(name: str) -> set[int]:
+def end_ids(name: str, dtype: str = "") -> set[int]:
     """Return the tokens that end a model's answer."""
-    model, tokenizer = load(name)
+    model, tokenizer = load(name, dtype)
     ends = model.generation_config.eos_token_id
     listed = ends if isinstance(ends, list) else [ends]
     return {token for token in (*listed, tokenizer.eos_token_id) if token is not None}
@@ -382,13 +377,13 @@ def _encode_prefix(name: str, text: str, special: bool) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1)
-def _prefix_cache(name: str, tokens: tuple[int, ...]) -> Any:
+def _prefix_cache(name: str, dtype: str, tokens: tuple[int, ...]) -> Any:
     """Return the keys and values of a prefix, one row."""
     import torch
 
     from dynarule import growing_cache
 
-    model = load(name)[0]
+    model = load(name, dtype)[0]
     cache = growing_cache(model)
     with torch.no_grad():
         model(

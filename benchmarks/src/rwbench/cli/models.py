@@ -27,8 +27,11 @@ def add(
     Example: rwbench models add smollm2
     """
     with user_errors():
+        from ..models import adapter_folder
         from ..models.added import add_model
 
         folder = add_model(source, name)
+        reads = adapter_folder(folder.name, "dynarule-plus", "nl") is not None
     typer.echo(f"wrote {folder}")
-    typer.echo(f"next: rwbench run smoke --model {folder.name}")
+    ask = "book my-book" if reads else "run rulebooks --method prompting --limit 1"
+    typer.echo(f"next, to ask it: rwbench {ask} --model {folder.name}")

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 def run(
     recipe: Annotated[str, typer.Argument(help="Name of a recipe; `rwbench list` shows all.")],
+    book: Annotated[
+        Path | None, typer.Argument(help="Of recipe `book`: a folder with rules and questions.jsonl.")
+    ] = None,
     limit: Annotated[
         int | None, typer.Option(min=1, help="N questions per sub-task only, from all folds.")
     ] = None,
@@ -57,7 +60,7 @@ def run(
     model: Annotated[
         list[str] | None,
         typer.Option(
-            help="A shipped model, a model folder, or with --endpoint a name there; may be given several times."
+            help="A shipped model, a model folder, a name on the Hub, or with --endpoint a name there; several times."
         ),
     ] = None,
     endpoint: Annotated[
@@ -70,6 +73,16 @@ def run(
         str | None, typer.Option(metavar="IN,OUT", help="US dollars per million tokens, to log the cost.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts per forward of a local model.")] = 16,
+    device: Annotated[
+        str,
+        typer.Option(help="Where local models run: cpu, cuda, ...", show_default="cuda where there is one"),
+    ] = "",
+    dtype: Annotated[
+        str,
+        typer.Option(
+            help="float32, bfloat16 or float16.", show_default="float32; large models on cuda: their own"
+        ),
+    ] = "",
     encoder: Annotated[str, typer.Option(help="Of dense retrieval: minilm, a folder or a name.")] = "minilm",
     out: OutFolder = Path("runs"),
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")] = 1,
@@ -90,6 +103,7 @@ def run(
         from ruleworld_data.io import parse_shard
         from ruleworld_data.spec import VERSIONS, Dials, check_name, splits_of
 
+        from ..backends.device import DEVICE
         from ..recipes import Options, parse_sizes, recipes
         from ..run.data import DataSource
         from ..run.folder import make_plan
@@ -100,6 +114,8 @@ def run(
             raise ValueError("--shard runs a part, --ray the whole; give one of them")
         number, total = parse_shard(shard)
         made = recipes.get(recipe)
+        if (made.name == "book") != (book is not None):
+            raise ValueError("recipe `book` and it alone takes a folder; type: rwbench run book FOLDER")
         world = scale or seed is not None or dials or data_version
         if made.source is not None:
             if world or data or sizes or form or split != "mini":
@@ -107,7 +123,7 @@ def run(
                     f"{made.name} brings its own questions and rules; leave out --data, --data-version, --scale, "
                     "--seed, --dials, --split, --sizes and --form"
                 )
-            source = made.source()
+            source = made.source() if book is None else made.source(book)
         elif data is not None:
             if world:
                 raise ValueError(
@@ -120,8 +136,11 @@ def run(
             version = check_name("version", data_version or usual, VERSIONS)
             source = DataSource(scale or "paper", seed or 0, version=version, dials=Dials.parse(dials))
         models = [
-            _backend(name, endpoint, source.version, temperature, price, batch_size) for name in model or []
+            _backend(name, endpoint, source.version, temperature, price, batch_size, dtype)
+            for name in model or []
         ]
+        if device:
+            os.environ[DEVICE] = device  # of every process that runs a part
         if endpoint is not None and not models:
             raise ValueError("--endpoint needs the name of a model there; add --model NAME")
         forms = (form,) if form else REPRESENTATIONS
@@ -180,8 +199,9 @@ def _backend(
     temperature: float | None,
     price: str | None,
     batch_size: int,
+    dtype: str,
 ) -> Backend:
-    from ..models import usual_temperature
+    from ..models import from_hub, usual_temperature
 
     if temperature is None:
         temperature = usual_temperature(name)
@@ -190,7 +210,8 @@ def _backend(
 
         if price is not None:
             raise ValueError("--price is for a model behind --endpoint; a local model costs time only")
-        return Local.of(name, version, temperature=temperature, batch_size=batch_size)
+        from_hub(name, download=True)
+        return Local.of(name, version, temperature=temperature, batch_size=batch_size, dtype=dtype)
     from ..backends.endpoint import Endpoint
 
     prices: dict[str, float] = {}

@@ -28,6 +28,7 @@ def trace(
     subtask: Annotated[str, typer.Option(help="Sub-task of the question.")] = "multi_hop_3",
     question: Annotated[str | None, typer.Option(help="Its id.", show_default="the first")] = None,
     top: Annotated[int, typer.Option(min=1, help="Rules shown per search; gold ones always are.")] = SHOWN,
+    data: Annotated[Path | None, typer.Option(help="The folder of a rule book of your own.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show one question of a run: each search with its gold rules marked, each step as written, the answer.
@@ -35,13 +36,13 @@ def trace(
     Example: rwbench trace runs --subtask multi_hop_3
     """
     with user_errors():
-        from ..run.books import source_of
+        from ..run.books import OwnBook, source_of
 
         results = existing_results(folder, f"make runs first: rwbench run arena --out {folder}")
         run = _find_run(results, folder, method, size, form)
         sample = _find_sample(run, folder, subtask, question)
         spec = run["spec"]
-        source = source_of(RunSpec.from_dict(spec))
+        source = source_of(RunSpec.from_dict(spec)) if data is None else OwnBook.open(data)
         shown = describe(sample, source, spec["split"], form, top)
     label = run["method"]["label"]
     if as_json:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import struct
 import tomllib
@@ -74,7 +75,7 @@ def resolve(name: str) -> Path:
     Parameters
     ----------
     name : str
-        A shipped model's name, a path, or the name of a model that was added.
+        A shipped model's name, a path, the name of a model that was added, or one of the Hub that was downloaded.
 
     Raises
     ------
@@ -86,14 +87,32 @@ def resolve(name: str) -> Path:
         return folder
     if name in added_models():
         return added_folder(name)
+    if hub := from_hub(name):
+        return hub
     from .added import KNOWN
 
     if name in KNOWN:
         raise FileNotFoundError(f"the model {name!r} is not here yet; type: rwbench models add {name}")
     raise FileNotFoundError(
         f"no model {name!r}: it is neither a shipped model ({', '.join(shipped()) or 'none here'}) nor a folder with "
-        "config.json in it or in base/; for one behind an endpoint add --endpoint http://host:port/v1"
+        "config.json in it or in base/, nor a name that the Hub knows; for one behind an endpoint add --endpoint http://host:port/v1"
     )
+
+
+def from_hub(name: str, download: bool = False) -> Path | None:
+    """Return the folder of a model of the Hub in its cache, where ``owner/name`` is one; None if it is not there.
+
+    It is downloaded only where a user asks for it by this name: what a folder of runs names never is.
+    """
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", name) or Path(name).exists():
+        return None
+    from huggingface_hub import snapshot_download
+
+    wanted = [f"*{suffix}" for suffix in BASE_SUFFIXES]
+    try:
+        return Path(snapshot_download(name, allow_patterns=wanted, local_files_only=not download))
+    except (OSError, ValueError):
+        return None
 
 
 def base_folder(name: str) -> Path:

@@ -125,7 +125,7 @@ class RuleReader:
 
 
 @lru_cache(maxsize=1)
-def load_reader(name: str, method: str, representation: str) -> RuleReader:
+def load_reader(name: str, method: str, representation: str, dtype: str = "") -> RuleReader:
     """Load a model with its adapter of a method.
 
     Raises
@@ -138,7 +138,7 @@ def load_reader(name: str, method: str, representation: str) -> RuleReader:
         raise FileNotFoundError(f"model {name!r} has no adapter of {method}; train one with: dynarule train")
     # A model of its own: the adapter becomes a part of it.
     own = (folder / "tokenizer_config.json").is_file()
-    model, tokenizer = load_fresh(base_folder(name), folder if own else None)
+    model, tokenizer = load_fresh(base_folder(name), folder if own else None, dtype)
     config = DynaRuleConfig.from_pretrained(folder)
     search = config.search_id
     if search is not None:

@@ -127,8 +127,8 @@ class RunRecipe:
     function: Callable[[Options], list[RunSpec]] | Rows
     """From options to runs; with pool sizes, `Rows`."""
     sizes: tuple[int, ...] = ()
-    source: Callable[[], DataSource] | None = None
-    """What its runs are about, where that is no world that a user can choose."""
+    source: Callable[..., DataSource] | None = None
+    """What its runs are about, where that is no world that a user can choose; of recipe ``book``, given a folder."""
 
     @property
     def help(self) -> str:
@@ -145,7 +145,7 @@ recipes = Registry[RunRecipe]("recipe", __name__)
 
 
 def recipe(
-    name: str, sizes: Sequence[int] = (), source: Callable[[], DataSource] | None = None
+    name: str, sizes: Sequence[int] = (), source: Callable[..., DataSource] | None = None
 ) -> Callable[[Any], RunRecipe]:
     """Register the decorated function as the recipe ``name`` (see `RunRecipe`); ``--sizes`` replaces ``sizes``."""
 

@@ -14,10 +14,10 @@ from ..methods.retrieve import Retrieve
 from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.both_ends import BothEnds
-from ..run.books import BOOK_SPLIT, BookSource
+from ..run.books import BOOK_SPLIT, BookSource, OwnBook
 from ..spec import VALIDATION_BOOKS, RunSpec
 from . import Options, recipe
-from .arena import IN_PROMPT, SCORE_SHARE
+from .arena import IN_PROMPT, SCORE_SHARE, retrievers
 
 LONGEST = 128
 """Tokens of an answer at most: SmolLM2 reads the longest of the books' own answers in steps as 101."""
@@ -39,6 +39,26 @@ def validation_rulebooks(options: Options) -> list[RunSpec]:
         for count, share in ((4, 0.0), (8, 0.0), (16, 0.0), (16, 0.3), (16, 0.5), (16, 0.7))
     ]
     return _on(BookSource(books=VALIDATION_BOOKS), options, [*_methods(options), *tried])
+
+
+@recipe("book", source=OwnBook.open)
+def own_book(options: Options) -> list[RunSpec]:
+    """A rule book of your own, a folder with rules and questions.jsonl: rwbench run book FOLDER; NL."""
+    source = options.source
+    assert isinstance(source, OwnBook)
+    searches = *retrievers(options), BothEnds()
+    rows: list[Method] = [Retrieve(search) for search in searches] if source.names_rules else []
+    common: dict[str, Any] = {"max_new_tokens": LONGEST, "in_prompt": IN_PROMPT}
+    for model in options.all_models:
+        rows += [RAG(model=model, retriever=search, **common) for search in searches[:-1]]
+    kept = _methods(options)
+    if not source.names_rules:
+        kept = [
+            method
+            for method in kept
+            if not isinstance(method, Retrieve) and getattr(method, "rules", "") != "gold"
+        ]
+    return _on(source, options, [*rows, *kept])
 
 
 def _on(source: BookSource, options: Options, methods: list[Method]) -> list[RunSpec]:

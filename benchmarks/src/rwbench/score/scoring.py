@@ -39,7 +39,7 @@ def score(sample: Mapping[str, Any], pool_size: int, stepwise: bool = False) -> 
     scores: dict[str, float] = {}
     answers, retrieved, gold_rules = (sample[name] for name in ("answers", "retrieved", "gold_rules"))
     gold = list(dict.fromkeys(rule for step in gold_rules for rule in step))
-    if retrieved is not None:
+    if retrieved is not None and gold:  # questions of a user's own book may name no rules
         for name, budget in budgets(pool_size).items():
             if len(retrieved) > 1 or stepwise:
                 scores[f"recall@{name}"] = union_recall(retrieved, gold_rules, budget)

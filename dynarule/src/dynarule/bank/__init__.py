@@ -9,6 +9,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     encoders="SentenceEncoder encoder_of key_texts open_encoder verbalise",
     layer_encoder="LayerEncoder",
     rows="SharedRows",
-    sources="conclusion_of premise_of",
+    sources="conclusion_of premise_of read_rules",
     storage="changed_bank",
 )

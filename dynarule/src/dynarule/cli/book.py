@@ -1,7 +1,8 @@
-"""``dynarule book``: a rule book out of documents."""
+"""``dynarule book``: a rule book out of documents, and drafts of questions about it."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -49,3 +50,34 @@ def new(
         f"{folder}/rules.csv: {len(reading.rules):,} rules, {unsure:,} of them without a condition of their own; "
         f"{len(reading.left_out):,} passages left out, see {folder}/review.html"
     )
+
+
+@app.command()
+def questions(
+    folder: Annotated[Path, typer.Argument(help="Folder with rules.csv or rules.txt.", show_default=False)],
+    count: Annotated[int, typer.Option("--count", min=1, help="Questions at most.")] = 30,
+) -> None:
+    """Write drafts of questions about a book, from its rules and their chains, for a person to correct.
+
+    A chain goes on where the words of a conclusion say the next premise, so some are wrong, and where several rules
+    have the premise the others stand under "also". Correct FOLDER/drafts.jsonl, add questions whose "answers" are
+    ["unknown"], and save it as FOLDER/questions.jsonl, which `rwbench run book` and `dynarule support` read.
+
+    Example: dynarule book questions handbook
+    """
+    from .._files import write_whole
+    from ..bank.sources import read_rules
+    from ..books.questions import draft_questions
+
+    drafts, target = folder / "drafts.jsonl", folder / "questions.jsonl"
+    if drafts.exists():
+        raise FileExistsError(f"{drafts} exists already; move it away, it may hold corrections")
+    table = folder / "rules.csv"
+    made = draft_questions(read_rules(table if table.is_file() else folder / "rules.txt"), count)
+    if not made:
+        raise ValueError(
+            f"no rule of {folder} has a premise of its own, so there is nothing to ask from; write {target}"
+        )
+    write_whole(drafts, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made))
+    chains = sum(len(row["steps"]) > 1 for row in made)
+    note(f"{drafts}: {len(made)} drafts, {chains} of them chains; correct them and save them as {target}")

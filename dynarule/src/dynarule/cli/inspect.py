@@ -67,12 +67,12 @@ def support(
     An answer's support is the least share that the best rule has of what one of its searches found. Example: dynarule
     support --model MODEL --adapter adapter --rules book/rules.csv --questions book/questions.jsonl --write
     """
-    rows = read_rows(questions, 'JSON lines with "question" and "answers", some of them ["unknown"]')
-    golds: list[Any] = [row.get("answers") for row in rows]
-    if not all(isinstance(gold, list) and gold for gold in golds) or [UNKNOWN] not in golds:
-        raise ValueError(
-            f'{questions}: each row needs "answers", a list of texts, and some must be ["{UNKNOWN}"]'
-        )
+    from ..books.questions import read_questions
+
+    rows = read_questions(questions)
+    golds = [row["answers"] for row in rows]
+    if [UNKNOWN] not in golds:
+        raise ValueError(f'{questions}: some questions must have the answers ["{UNKNOWN}"]')
     base, tokenizer, bank = served.load()
     from ..config import DynaRuleConfig
     from ..generation import generate, question_prompts

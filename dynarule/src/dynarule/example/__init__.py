@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,10 @@ def write_example(folder: str | Path, book: str | None = None) -> Path:
         raise FileExistsError(f"{folder} exists already; choose a new folder")
     with part_of(folder, folder=True) as work:
         for name in FILES if book is None else BOOKS[book]:
-            shutil.copy(DATA / (book or "") / name, work / name)
+            text = (DATA / (book or "") / name).read_text(encoding="utf-8")
+            if book is not None:  # there rules count from 0, in a file of a user from 1: its lines
+                text = re.sub(r'"rule_ids": \["(\d+)"\]', lambda m: f'"rule_ids": ["{int(m[1]) + 1}"]', text)
+            (work / name).write_text(text, encoding="utf-8", newline="")
         if book is None:
             _write_model(work / "model")
         work.replace(folder)

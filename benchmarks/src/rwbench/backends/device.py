@@ -1,0 +1,39 @@
+"""Where a local model runs, and in which numbers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+DEVICE = "_RWBENCH_DEVICE"
+"""Variable of the environment that says where models run; where nothing does, on the accelerator there is."""
+DTYPES = ("", "float32", "bfloat16", "float16")
+SMALL = 1 << 31
+"""Bytes of weights up to which a model runs in float32 everywhere."""
+
+
+def chosen_device() -> str:
+    """Return the device that the user chose, else the accelerator where there is one."""
+    import torch
+
+    return os.environ.get(DEVICE) or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def usual_dtype(folder: Path, gpu: bool) -> Any:
+    """Return in which numbers a model runs: its own if it is large and on an accelerator."""
+    import torch
+
+    small = sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= SMALL
+    return torch.float32 if small or not gpu else "auto"
+
+
+def placed(model: Any, device: str) -> Any:
+    """Return a model on a device; a ValueError if there is none of that name."""
+    try:
+        return model.to(device)
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise ValueError(
+            f"no model runs on the device {device!r} here ({first:.200}); type --device cpu"
+        ) from None

@@ -1,0 +1,111 @@
+"""Questions about a rule book: read, and drafted from chains of its rules for a person to correct."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from Stemmer import Stemmer
+
+from ..bank.clauses import split_rule
+from ..bank.sources import Rules
+
+FOLLOWS = 0.7
+"""Share of a premise's words, by their weight, that a conclusion must have for the rule to come next."""
+LONGEST_CHAIN = 3
+_STEMMER = Stemmer("english")
+_SMALL = frozenset(
+    "a an the is are be it its they he she and or of to for in on at by with that this if when".split()
+)
+
+
+def read_questions(path: Path | None) -> list[dict[str, Any]]:
+    """Return the questions of a book, each with a list of ``answers`` and, where it has steps, their ``rule_ids``.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If there is no such file, or a row is not like that.
+    """
+    from ..cli.loading import read_rows
+
+    rows = read_rows(path, 'JSON lines with "question" and "answers"')
+    for number, row in enumerate(rows, 1):
+        answers = row.get("answers")
+        if not isinstance(answers, list) or not answers or not all(isinstance(one, str) for one in answers):
+            raise ValueError(f'{path} row {number} needs "answers", a list of texts, got {answers!r:.60}')
+        for step in row.get("steps") or []:
+            if not isinstance(step, dict) or not isinstance(step.get("rule_ids"), list):
+                raise ValueError(f'{path} row {number} has a step without "rule_ids", got {step!r:.60}')
+    return rows
+
+
+def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
+    """Return drafts of questions, those of one rule and of chains in turn, spread over the book.
+
+    A rule comes next in a chain where its premise is said by the words of the last one's conclusion. A question gives
+    the first premise and asks what follows in the end; its answer is the last conclusion.
+
+    Parameters
+    ----------
+    rules : Rules
+        As `dynarule.bank.sources.read_rules` returns them; those without a premise of their own are left out.
+    count : int
+        Questions at most.
+    """
+    parts = {row: split_rule(text) for row, text in enumerate(rules.texts)}
+    sure = [row for row, clauses in parts.items() if clauses.sure]
+    words = {row: (_words(parts[row].premise), _words(parts[row].conclusion)) for row in sure}
+    counts = Counter(word for premise, _ in words.values() for word in premise)
+    weight = {word: math.log(1 + len(sure) / number) for word, number in counts.items()}
+
+    def next_rule(row: int, before: Sequence[int]) -> int | None:
+        said = words[row][1]
+        covered = [
+            (sum(weight[w] for w in words[other][0] & said) / sum(weight[w] for w in words[other][0]), -other)
+            for other in sure
+            if other not in before and words[other][0]
+        ]
+        best, other = max(covered, default=(0.0, 0))
+        return -other if best >= FOLLOWS else None
+
+    chains = []
+    for row in sure:
+        chain = [row]
+        while len(chain) < LONGEST_CHAIN and (after := next_rule(chain[-1], chain)) is not None:
+            chain.append(after)
+        chains.append(chain)
+    long = [chain for chain in chains if len(chain) > 1]
+    single = [[row] for row in sure]
+    spread = (some[:: max(1, 2 * len(some) // count)] for some in (single, long))
+    drawn = [chain for pair in zip_longest(*spread) for chain in pair if chain]
+    same = {
+        row: [rules.ids[other] for other in sure if other != row and words[other][0] == words[row][0]]
+        for row in sure
+    }
+    return [_draft(chain, rules, [name for row in chain for name in same[row]]) for chain in drawn[:count]]
+
+
+def _draft(chain: Sequence[int], rules: Rules, also: Sequence[str]) -> dict[str, Any]:
+    given = re.sub(
+        r"^(?:if|when|where|once)\s+", "", split_rule(rules.texts[chain[0]]).premise, flags=re.IGNORECASE
+    )
+    asked = "What follows?" if len(chain) == 1 else "What follows in the end?"
+    return {
+        "question": f"{given[:1].upper()}{given[1:]}. {asked}",
+        "steps": [{"text": rules.texts[row], "rule_ids": [rules.ids[row]]} for row in chain],
+        "answers": [rules.conclusions[chain[-1]].rstrip(".")],
+        "family": "single_rule" if len(chain) == 1 else "multi_hop",
+        "draft": True,
+    } | ({"also": also} if also else {})
+
+
+def _words(text: str) -> frozenset[str]:
+    """Return the words that say something, by their stems."""
+    words = [word for word in re.findall(r"\w+", text.lower()) if word not in _SMALL]
+    return frozenset(_STEMMER.stemWords(words))
