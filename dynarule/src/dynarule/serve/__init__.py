@@ -2,4 +2,6 @@
 
 from .._lazy import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, engine="Book Engine Request", api="make_app")
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__, engine="Book Engine Request", api="make_app", retrievers="StepRules"
+)
