@@ -290,7 +290,7 @@ def read_message(message: Mapping[str, Any], place: str) -> dict[str, str]:
     if role not in ROLES:
         raise ValueError(f"{place} holds a turn of the {role}, expected {', '.join(ROLES)}: {_ALONE}")
     if isinstance(content, list | tuple):
-        parts = [
+        parts: list[Any] = [
             isinstance(part, Mapping) and part.get("type") == "text" and part.get("text") for part in content
         ]
         content = "".join(parts) if all(isinstance(part, str) for part in parts) else None

@@ -109,8 +109,8 @@ def read_metadata(metadata: Mapping[str, Any] | str) -> Mapping[str, Any]:
         problem = f"was written by {schema!r:.80}, this version reads {SCHEMA!r}"
     else:
         config = record.get("config")
-        weights = config.get("reward") if isinstance(config, Mapping) else None
-        lists = [record.get(name) for name in ("conclusions", "gold_rule_ids")]
+        weights: Any = config.get("reward") if isinstance(config, Mapping) else None
+        lists: list[Any] = [record.get(name) for name in ("conclusions", "gold_rule_ids")]
         whole = record.keys() >= _FIELDS and isinstance(weights, Mapping) and weights.keys() >= _WEIGHTS
         if whole and _texts(record["answers"]) and all(map(_is_list, lists)) and all(map(_texts, lists[0])):
             with suppress(TypeError, ValueError):
