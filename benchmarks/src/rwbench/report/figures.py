@@ -38,7 +38,7 @@ def by_size(setting: Setting) -> Figure | None:
     lines: dict[str, dict[MethodView, list[tuple[float, float]]]] = {}
     for form, (method, view) in product(best.representations, best.methods.items()):
         runs = [(size, best.find(method, form, size)) for size in best.sizes]
-        points = [(size, e["value"]) for size, run in runs if run and (e := macro(run, best.lead))]
+        points = [(float(size), e["value"]) for size, run in runs if run and (e := macro(run, best.lead))]
         if points:
             lines.setdefault(form, {})[view] = points
     if not lines:
