@@ -40,6 +40,7 @@ WITH_STAND_INS = {
     "README.md": "tests/benchmarks/models/test_added_models.py",
     "benchmarks/docs/reports.md": "tests/benchmarks/docs/test_reports.py",
     "benchmarks/docs/running.md": "tests/benchmarks/docs/test_extending.py",
+    "dynarule/docs/rule-books.md": "tests/benchmarks/run/test_books.py",
     "dynarule/docs/serving.md": "tests/contract/test_serving.py",
     "ruleworld-data/docs/plugins.md": "tests/data/plugins/test_plugin_environments.py",
 }

@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 14_940,
-    "dynarule": 12_250,
-    "benchmarks": 14_150,
-    "tests": 26_900,
+    "ruleworld-data": 14_070,
+    "dynarule": 13_660,
+    "benchmarks": 14_020,
+    "tests": 24_890,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 41_330
+ALL_SOURCE = 41_740
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 67.3

@@ -103,10 +103,15 @@ def test_links_in_a_folder_write_to_no_other_file(runs, workspace, tmp_path):
     target = tmp_path / "precious"
     target.write_bytes(b"".join(samples.read_bytes().splitlines(keepends=True)[:5]))
     before = target.read_bytes()
-    for path in (samples, samples.parent / ".lock"):
+    lock = samples.parent / ".lock"
+    for path in (samples, lock):
         path.unlink(missing_ok=True)
         path.symlink_to(target)
     spec = RunSpec.from_dict(json.loads((samples.parent / "spec.json").read_text()))
+    with pytest.raises(ValueError, match=r"is a link to .*precious; .* delete the link"):
+        run_spec(spec, workspace, runs)
+    assert target.read_bytes() == before
+    lock.unlink()
     run_spec(spec, workspace, runs)
     assert target.read_bytes() == before and not samples.is_symlink()
     assert len(read_samples(samples)) == 11

@@ -99,6 +99,7 @@ def own(tmp_path):
 
 
 def test_a_book_of_ones_own_is_asked_with_every_method(own, model_folder, tmp_path):
+    """What `rwbench run book` does, which rule-books.md names."""
     source = own()
     (subtask,), data = source.subtasks, source.data
     assert subtask == "unknown_my_book"  # so refusals are scored

@@ -81,10 +81,10 @@ class InjectedRules(LayerMemory):
         """Return whether a layer reads rules."""
         return layer in self._rules
 
-    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, int]:
+    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, float]:
         """Return all rules of a layer, each visible to every token."""
         key_1HMD, value_1HMD = self._rules[layer]
-        return key_1HMD, value_1HMD, None, key_1HMD.shape[2]
+        return key_1HMD, value_1HMD, None, self.length_shift(key_1HMD.shape[2])
 
     @property
     def nbytes(self) -> int:

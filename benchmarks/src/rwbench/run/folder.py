@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,16 +21,15 @@ SPEC_FILE = "spec.json"
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
     """Hold a run folder for this process alone; a ValueError if another process holds it."""
-    with open(folder / ".lock", "a", opener=_no_link) as file:
+    lock = folder / ".lock"
+    if lock.is_symlink():
+        raise ValueError(f"{lock} is a link to {lock.readlink()}; a run's files are its own: delete the link")
+    with lock.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ValueError(f"another process is running {folder}; wait for it or stop it") from None
         yield
-
-
-def _no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 @dataclass(frozen=True)
