@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 14_070,
     "dynarule": 13_660,
     "benchmarks": 14_020,
-    "tests": 24_890,
+    "tests": 25_080,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 41_740

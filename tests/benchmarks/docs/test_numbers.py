@@ -1,4 +1,4 @@
-"""Rows and sentences of the pages that no command prints: written from the committed runs, and a page has them so."""
+"""The numbers in prose: sentences and rows are written from the committed runs, and a page must have them so."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from statistics import fmean
 import numpy as np
 import pyarrow.compute as pc
 import pytest
+from rwbench.report.compare import compare_runs
 from rwbench.report.paper import table_beside_paper
 from rwbench.run.data import DataSource
 from rwbench.score.results import find_results, run_samples
@@ -18,15 +19,32 @@ from rwbench.score.stats import holm, paired_difference, sample_clusters
 ROOT = Path(__file__).parents[3]
 BENCHMARKS, RESULTS = ROOT / "benchmarks", ROOT / "benchmarks/results"
 TINY = BENCHMARKS / "src/rwbench/models/tiny"
-SETTINGS = dict.fromkeys("lookahead score_weight score_limit word_weight word_stemmer kept reworded".split())
-SETTINGS |= {"variant": "", "score_share": 0}
+SETTINGS = {
+    "lookahead": None,
+    "score_weight": None,
+    "variant": "",
+    "kept": None,
+    "score_share": 0,
+    "score_limit": None,
+    "word_weight": None,
+    "word_stemmer": None,
+    "reworded": None,
+}
 """What a method's fields are where a test does not say."""
 WORDS = ("words=0.5", "words=1.0")
 FORMS, NEAREST = ("fol", "nl"), ("stepwise", "ircot")
-FROM_BOTH_ENDS = {name: {"score_share": 0.3} for name in ("rag", *NEAREST)}
-FROM_BOTH_ENDS |= {"react": {"score_share": 0.3, "reworded": True}}
-NAMES = {"rag": "RAG", "stepwise": "Stepwise RAG", "ircot": "IRCoT", "react": "ReAct"}
-LABELS = {key: f"{name} both ends" for key, name in NAMES.items()}
+FROM_BOTH_ENDS = {
+    "rag": {"score_share": 0.3},
+    "stepwise": {"score_share": 0.3},
+    "ircot": {"score_share": 0.3},
+    "react": {"score_share": 0.3, "reworded": True},
+}
+LABELS = {
+    "rag": "RAG both ends",
+    "stepwise": "Stepwise RAG both ends",
+    "ircot": "IRCoT both ends",
+    "react": "ReAct both ends",
+}
 FULL = 4_936_113
 
 
@@ -76,6 +94,13 @@ def points(value, low, high):
     return f"{100 * value:.1f} ({100 * low:.1f} to {100 * high:.1f})"
 
 
+def lead(folder, ours, other):
+    """What a run is ahead of another by, in points, with its interval, paired by question."""
+    (found,) = compare_runs([RESULTS / folder / run["run_id"] for run in (other, ours)])["comparisons"]
+    difference = found["metrics"]["exact_match"]["difference"]
+    return points(difference["value"], difference["ci_low"], difference["ci_high"])
+
+
 def mean_difference(folder, ours, other, without=frozenset()):
     """What the mean of several trainings is ahead of a run by, paired by question, some left out."""
     *trainings, rival = (
@@ -90,13 +115,13 @@ def mean_difference(folder, ours, other, without=frozenset()):
     return paired_difference(np.array(single), np.array(mean), subtasks, sample_clusters(samples))
 
 
-def lead(folder, ours, other):
-    """What a run is ahead of another by, in points, with its interval, paired by question."""
-    return points(*mean_difference(folder, [ours], other)[:3])
+def trainings(folder, form, name="dynarule-plus", variants=("", "seed-1", "seed-2"), size=10_000):
+    return [run_of(folder, name, form, size, variant=variant) for variant in variants]
 
 
-def trainings(folder, form):
-    return [run_of(folder, "dynarule-plus", form, variant=variant) for variant in ("", "seed-1", "seed-2")]
+def cached(page):
+    """Compute a page's sentences once."""
+    return cache(lambda: list(page()))
 
 
 def row(*cells):
@@ -107,8 +132,9 @@ def read(path):
     return json.loads((TINY / path).read_text(encoding="utf-8"))
 
 
+@cached
 def results_page():
-    """Leads on the bundled model, and what they cost; leads on SmolLM2."""
+    """Leads on the bundled model, where they are and what they are made of; leads on SmolLM2."""
     seen = set(samples_of("held_out", run_of("held_out", "dynarule-plus", "nl")["run_id"]))
     differences = {}
     for name, folder, form in product(NEAREST, ("arena", "held_out_550"), FORMS):
@@ -120,15 +146,39 @@ def results_page():
     held_out = [differences[name, "held_out_550", form] for form in FORMS for name in NEAREST]
     chances = [f"{p:.1g}" if p < 0.001 else f"{p:.3f}" for p in holm([d.p_value for d in held_out])]
     yield "p is {} and {} in logic, {} and {} in English".format(*chances)
-    asked = {name: run_of("arena", name, "fol", **FROM_BOTH_ENDS[name])["usage"] for name in NEAREST}
-    calls = {name: usage["calls"]["mean"] for name, usage in asked.items()}
-    ours = run_of("arena", "dynarule-plus", "fol")["usage"]
-    assert ours["calls"]["mean"] == 1
-    searches = ours["retrievals"]["mean"]
+    asked = {
+        name: run_of("arena", name, "fol", **FROM_BOTH_ENDS.get(name, {})) for name in (*NEAREST, "react")
+    }
+    calls = {name: run["usage"]["calls"]["mean"] for name, run in asked.items()}
+    ours = [run_of("arena", "dynarule-plus", form) for form in FORMS]
+    assert ours[0]["usage"]["calls"]["mean"] == 1
+    searches = ours[0]["usage"]["retrievals"]["mean"]
     yield (
         f"The rivals ask the model {calls['stepwise']:.1f} and {calls['ircot']:.1f} times a question; DynaRule+ asks "
         f"once and searches {searches:.1f} times"
     )
+    yield f"It asks the model {calls['react']:.1f} times a question"
+    theirs = [run_of("arena", "stepwise", form, **FROM_BOTH_ENDS["stepwise"]) for form in FORMS]
+    parts = [exact(run, "by_group", group) for group in ("parallel", "hops") for run in (*ours, *theirs)]
+    yield (
+        "On questions of several parts DynaRule+ has {} (FOL) and {} (NL) right among 10,000 rules, Stepwise RAG {} "
+        "and {}; on chains of two to four steps {} and {}, Stepwise RAG {} and {}."
+    ).format(*parts)
+    fol, nl = (
+        lead("plus", run_of("plus", "dynarule-plus", form), run_of("plus", "searched", form, score_weight=1))
+        for form in FORMS
+    )
+    yield f"its own brings {nl} points in English and {fol}, which may be chance, in logic"
+
+    def differ(name, variants):
+        cells = product((100, 1_000, 10_000), FORMS)
+        values = [
+            [exact(run) for run in trainings("arena", form, name, variants, size)] for size, form in cells
+        ]
+        return f"{max(max(of_cell) - min(of_cell) for of_cell in values):.1f}"
+
+    plus, srki = differ("dynarule-plus", ("", "seed-1", "seed-2")), differ("srki", ("", "seed-1"))
+    yield f"those of DynaRule+ by up to {plus} points, of SR-KI by up to {srki}"
     pairs = {}
     for name, size, form in product(("rag", *NEAREST, "react"), (1_000, 10_000), FORMS):
         if rival := runs_of("smollm2", name, form, size, **FROM_BOTH_ENDS[name]):
@@ -136,10 +186,21 @@ def results_page():
     for name in FROM_BOTH_ENDS:
         cells = [pairs.get((name, size, form)) for size, form in product((1_000, 10_000), FORMS)]
         yield row(LABELS[name], *(lead("smollm2", *pair) if pair else "-" for pair in cells))
+    tested = {
+        at: mean_difference("smollm2", [ours], other) for at, (ours, other) in pairs.items() if at[0] != "rag"
+    }
+    p_values = dict(zip(tested, holm([d.p_value for d in tested.values()]), strict=True))
+    among_many = {at for at in tested if at[1] == 10_000}
+    assert {at for at, p in p_values.items() if p < 0.05} == among_many - {("ircot", 10_000, "fol")}
+    yield (
+        f"Of these {len(tested)} leads over others than RAG, five hold after Holm's correction: those among 10,000 "
+        "rules but that over IRCoT in logic"
+    )
 
 
+@cached
 def scale_page():
-    """Leads among all rules."""
+    """Leads among all rules, what goes first, and what a bank counts on."""
     for folder, size, model in (
         ("scale", 100_235, "tiny"),
         ("scale_full", 1_000_000, "tiny"),
@@ -151,10 +212,42 @@ def scale_page():
         leads = [lead(folder, *pair) for pair in zip(ours, best, strict=True)]
         shown = (", ".join(str(exact(run)) for run in both) for both in (ours, best))
         yield row(f"{size:,}", model, *shown, ", ".join(leads))
+    lost = [
+        max(tried) - tried[0]
+        for size, name, form in product((1_000_000, FULL), ("rag", *NEAREST), FORMS)
+        for tried in [
+            [exact(run_of("scale_full", name, form, size, score_share=s)) for s in (0.3, 0.5, 0.7, 0.9)]
+        ]
+    ]
+    yield f"Three tenths, chosen among 10,000 rules, gives up to {max(lost):.1f} points less"
+    ours = [run_of("scale_full", "dynarule-plus", form, FULL) for form in FORMS]
+    groups = [exact(run, "by_group", group) for group in ("hops", "parallel") for run in ours]
+    yield (
+        "of those of two to four steps DynaRule+ has {} and {} right among all rules, of questions of several parts {} "
+        "and {}"
+    ).format(*groups)
+    solved = [run_of("scale_full", "solver", form, FULL) for form in FORMS]
+    assert all(run["metrics"]["strict_match"]["macro"]["value"] == 1 for run in solved)
+    yield f"has all {solved[0]['n']['scored']} right among all rules"
+    embedding = [
+        exact(run)
+        for run in results_in("scale_full")
+        if run["spec"]["pool_size"] == 100_000
+        and (
+            run["spec"]["method"]["name"] in ("srki", "dynarule")
+            or run["spec"]["method"].get("retriever", {}).get("name") == "dense"
+        )
+    ]
+    assert len(embedding) == 6
+    yield f"have at most {max(embedding)} right among 100,000"
 
 
+@cached
 def models_page():
-    """What was trained on how many questions, and the paper's numbers beside ours."""
+    """What was trained on what, the paper's numbers beside ours, and what settings rest on."""
+    record = read("base/training.json")
+    yield f"trained here in {record['hours']:.1f} hours"
+    yield f"questions had up to {record['levels']['questions']} rules beside"
 
     def drawn(stage):
         return stage["max_steps"] * stage["batch_size"] * stage["accumulation"]
@@ -177,30 +270,64 @@ def models_page():
         f"finding alone, in {searches:,} searches; it reads as the base does",
         questions,
     )
+    (layer,) = {read(f"dynarule-{form}/adapter_config.json")["confidence_layer"] for form in FORMS}
+    yield f"layer {layer} (counted from 0) is read again"
     beside = table_beside_paper(list(results_in("arena")), "paper/table2")
     rows = [r for r in beside.rows if r.cells[-1].ours is not None and ", seed " not in r.ours]
     assert len(rows) == 16
     for r in rows:
         yield row(f"{r.pool_size:,}", r.method, *(f"{100 * (value or 0):.1f}" for value in r.cells[-1]))
+    first, second = (
+        json.loads((BENCHMARKS / f"base/smollm2/{name}.jsonl").read_text(encoding="utf-8").splitlines()[-1])
+        for name in ("first", "log")
+    )
+    record = json.loads((BENCHMARKS / "base/smollm2/training.json").read_text(encoding="utf-8"))
+    assert (record["tokens"], record["steps"]) == (second["tokens"], second["step"])
+    assert record["environment"]["gpu"] == "NVIDIA H200"
+    yield (
+        f"in {(first['seconds'] + second['seconds']) / 60:.1f} minutes of one H200 on "
+        f"{(first['tokens'] + second['tokens']) / 1e6:.1f} million tokens"
+    )
+    levels = record["levels"]
+    yield f"had up to {levels['questions']} rules beside those that it needs, and {levels['plain']} in plain English"
+    plain, reworded = (
+        [exact(run_of("smollm2_shares", "react", form, score_share=0.3, reworded=way)) for form in FORMS]
+        for way in (None, True)
+    )
+    yield (
+        f"ReAct has {plain[0]} and {plain[1]} right; {reworded[0]} and {reworded[1]} where the model is shown it as "
+        "the premise of the found rule that shares most words with it (`reworded`)"
+    )
 
 
+@cached
 def rulebooks_page():
-    """What is ahead on rule books."""
+    """What is ahead on rule books, and answers that were cut off."""
+    by_key = {run["method"]["key"]: run for run in results_in("rulebooks")}
+    cut = {key: run["outcomes"].get("length", 0) for key, run in by_key.items()}
+    yield (
+        f"with gold rules {cut['gold-only']} of {by_key['gold-only']['n']['scored']} were cut off there, without any "
+        f"rule {cut['no-rules']},"
+    )
 
     def named(label):
         """The method itself, whose label is the shortest; others say what they are without."""
         labelled = [run for run in results_in("rulebooks") if run["method"]["label"].startswith(label)]
         return min(labelled, key=lambda run: len(run["method"]["label"]))
 
-    plus, both = named("DynaRule+, smollm2-rules"), named("RAG both ends")
+    plus, both, planned = named("DynaRule+, smollm2-rules"), named("RAG both ends"), named("RAG by DynaRule+")
     value, interval = lead("rulebooks", plus, both).split(" ", 1)
     yield (
         f"({exact(plus)} and {exact(both)}; a difference of {value} points, 95 % interval {interval.strip('()')}, which"
     )
     yield f"of BM25 by {lead('rulebooks', plus, named('RAG BM25'))}"
     yield f"all of them in the prompt {exact(named('Prompting'))} are right"
+    value, interval = lead("rulebooks", planned, plus).split(" ", 1)
+    yield f"have {exact(planned)}; {value} points more, which may be chance {interval}"
+    yield f"Without the words DynaRule+ has {exact(named('DynaRule+, smollm2-rules, no words'))}."
 
 
+@cached
 def front_page():
     """The short table; a dash only where nothing was run."""
     methods = {
@@ -222,6 +349,7 @@ def front_page():
         yield row(label, *(exact(cell[0]) if cell else "-" for cell in cells))
 
 
+@cached
 def dials_page():
     """Recall of every search by step, by how many words are others, among 1,000 and 10,000 rules; the solver."""
     searches = {
@@ -260,10 +388,49 @@ PAGES = {
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_says_what_the_runs_say(page):
     text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    sentences = list(PAGES[page]())
+    sentences = PAGES[page]()
     assert [sentence for sentence in sentences if sentence not in text] == []
     places = [text.index(sentence) for sentence in sentences if sentence.startswith("| ")]
     assert places == sorted(set(places))  # rows in their order, none in the place of two
+
+
+@pytest.mark.parametrize("page", ["results", "scale", "bundled-models", "rulebooks"])
+def test_no_sentence_has_a_number_of_its_own(page):
+    """What has a decimal point stands in a sentence that is compared with the runs, or in a table."""
+    path = f"benchmarks/docs/{page}.md"
+    text = re.sub(r"^```.*?^```", "", (ROOT / path).read_text(encoding="utf-8"), flags=re.M | re.S)
+    text = re.sub(r"^(\||Exact match in % \(95).*", "", text, flags=re.M)
+    text = " ".join(re.sub(r"`[^`]*`|\]\([^)]*\)", "", text).split())
+    for sentence in PAGES[path]():
+        text = text.replace(re.sub(r"`[^`]*`", "", sentence), "")
+    sizes = {"3.6", "0.5", "2.5"}  # of models
+    assert set(re.findall(r"\d+\.\d+", text)) <= sizes
+
+
+def test_settings_are_those_that_validation_questions_chose():
+    """Three tenths for searches from both ends, seven for BM25 in none of the arena's rows; a hundred rules kept."""
+
+    def mean(folder, name, retriever, **fields):
+        pair = [runs_of(folder, name, form, retriever=retriever, **fields) for form in FORMS]
+        return fmean(exact(found[0]) for found in pair)
+
+    shares = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+    tried = {share: mean("score_share", "rag", "both-ends", score_share=share) for share in shares}
+    assert max(tried, key=tried.get) == 0.3
+    for name, fields in (("stepwise", {"aggregation": "rrf_rounds"}), ("ircot", {"rounds": 8})):
+        tried = {
+            s: mean("searches", name, "both-ends", score_share=s, **fields) for s in (0.2, 0.3, 0.5, 0.7)
+        }
+        assert max(tried, key=tried.get) == 0.3, name
+    for folder, share in (("bm25_share", 0.7), ("arena", 0)):
+        tried[folder] = mean(folder, "rag", "bm25", score_share=share)
+    assert tried["arena"] > tried["bm25_share"]
+    cells = {}
+    for run in results_in("kept"):
+        method = run["spec"]["method"]
+        cells.setdefault((method["name"], method.get("kept")), []).append(exact(run))
+    for name in ("srki", "dynarule"):
+        assert all(fmean(cells[name, kept]) < fmean(cells[name, None]) for kept in (4, 8, 16, 32))
 
 
 @pytest.mark.slow
