@@ -120,3 +120,15 @@ def test_an_index_is_a_whole_number():
     for index in (-1, True, 1.0):
         with pytest.raises(ValueError, match="index must be"):
             instance(EnvConfig(), index)
+
+
+@pytest.mark.parametrize("access", ["prompt", "tool"])
+def test_a_version_words_its_rules_and_states_its_conventions(access):
+    old, new = (EnvConfig(("multi_hop_2",), version=v, form="fol", access=access) for v in ("1.1", "1.2"))
+    assert "An event fires once" in instance(new, 0).prompt
+    assert "An event fires once" not in instance(old, 0).prompt
+    counts = {
+        config.version: {rule.count(",") for rule in place_of(config, 0)[0].texts("fol") if "=> Has(" in rule}
+        for config in (old, new)
+    }
+    assert counts == {"1.1": {1}, "1.2": {2}}  # Has(Paw, 9), and Has(A, Paw, 9)
