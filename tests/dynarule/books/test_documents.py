@@ -555,4 +555,12 @@ def test_drafts_of_questions_follow_chains_by_words(tmp_path):
     assert chains["1", "3", "4"]["answers"] == ["a porter carries it"] and chains["1",]["also"] == [
         "policy.md:5"
     ]
+    stated = {
+        "Whenever a dog travels, it needs a box.": "A dog travels. What follows?",
+        "Provided that the fee is paid, the visa is issued.": "The fee is paid. What follows?",
+        "Seniors pay nothing, unless the tour is private.": None,  # the private tour is not what it follows from
+        "Should a guest arrive late, the bar stays open.": None,
+    }
+    for rule, question in stated.items():
+        assert [row["question"] for row in draft_questions(make_rules([rule]))] == [question] * bool(question)
     assert len(draft_questions(make_rules(rules), 2)) == 2 and draft_questions(make_rules(rules[1:2])) == []

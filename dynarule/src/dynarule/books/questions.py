@@ -23,6 +23,14 @@ _SMALL = frozenset(
     "a an the is are be it its they he she and or of to for in on at by with that this if when".split()
 )
 
+_OPENS = re.compile(
+    r"(?:(?:only )?if|when(?:ever)?|where|once|as soon as|in case|provid(?:ed|ing)(?: that)?)\s+",
+    re.IGNORECASE,
+)
+"""What a premise opens with, and a question that states it does not."""
+_UNSAID = re.compile(r"\b(?:unless|except)\b|^(?:until|before|should|had|were|subject to)\b", re.IGNORECASE)
+"""In a premise that holds where something does not, or that is no statement."""
+
 
 def read_questions(path: Path | None) -> list[dict[str, Any]]:
     """Return the questions of a book, each with a list of ``answers`` and, where it has steps, their ``rule_ids``.
@@ -54,12 +62,13 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
     Parameters
     ----------
     rules : Rules
-        As `dynarule.bank.sources.read_rules` returns them; those without a premise of their own are left out.
+        As `dynarule.bank.sources.read_rules` returns them; those without a premise, or with one that is no statement
+        ("unless ..."), are left out.
     count : int
         Questions at most.
     """
     parts = {row: split_rule(text) for row, text in enumerate(rules.texts)}
-    sure = [row for row, clauses in parts.items() if clauses.sure]
+    sure = [row for row, clauses in parts.items() if clauses.sure and not _UNSAID.search(clauses.premise)]
     words = {row: (_words(parts[row].premise), _words(parts[row].conclusion)) for row in sure}
     counts = Counter(word for premise, _ in words.values() for word in premise)
     weight = {word: math.log(1 + len(sure) / number) for word, number in counts.items()}
@@ -92,9 +101,8 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
 
 
 def _draft(chain: Sequence[int], rules: Rules, also: Sequence[str]) -> dict[str, Any]:
-    given = re.sub(
-        r"^(?:if|when|where|once)\s+", "", split_rule(rules.texts[chain[0]]).premise, flags=re.IGNORECASE
-    )
+    premise = split_rule(rules.texts[chain[0]]).premise
+    given = premise[opens.end() :] if (opens := _OPENS.match(premise)) else premise
     asked = "What follows?" if len(chain) == 1 else "What follows in the end?"
     return {
         "question": f"{given[:1].upper()}{given[1:]}. {asked}",
