@@ -4,7 +4,7 @@ import threading
 import time
 from functools import partial
 
-import httpx
+import httpx2
 import openai
 import pytest
 import torch
@@ -264,8 +264,8 @@ def test_a_client_that_went_away_leaves_its_place(served):
         while not server.started:
             time.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
-        with pytest.raises(httpx.TimeoutException):
-            httpx.post(
+        with pytest.raises(httpx2.TimeoutException):
+            httpx2.post(
                 f"http://127.0.0.1:{port}/v1/completions", json={"model": "bank", "prompt": "w1"}, timeout=0.3
             )
         for _ in range(500):

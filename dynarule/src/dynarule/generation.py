@@ -100,8 +100,8 @@ def generate(
     keep_search : bool
         Leave ``<search>`` in the text.
     min_support : float or None
-        An answer ends, and says that no rule says so, where the best rule's share of what a search found is less; 0:
-        never. None: as the adapter's configuration says.
+        An answer ends, and says that no rule says so, where a search's `Retrieval.support` is less;
+        0: never. None: as the adapter's configuration says.
     on_answer : callable or None
         Called with each answer when its batch is done, in order.
     **options

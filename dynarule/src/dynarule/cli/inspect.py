@@ -62,10 +62,13 @@ def support(
     write: Annotated[bool, typer.Option("--write", help="Store the best point in the adapter.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Answer questions of a validation book, some of them ``unknown``, and say below which support to refuse.
+    """Answer questions of a validation book, some of them unanswerable, and say below which support to refuse.
 
-    An answer's support is the least share that the best rule has of what one of its searches found. Example: dynarule
-    support --model MODEL --adapter adapter --rules book/rules.csv --questions book/questions.jsonl --write
+    A search's support is how clearly its best rule stands out: that rule's share among the rules found, by softmax of
+    their scores. An answer has the least support of its searches.
+
+    Example: dynarule support --model MODEL --adapter adapter --rules book/rules.csv --questions
+    book/questions.jsonl --write
     """
     from ..books.questions import read_questions
 

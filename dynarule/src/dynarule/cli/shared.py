@@ -60,7 +60,7 @@ MinSupportOption = Annotated[
         "--min-support",
         min=0.0,
         max=1.0,
-        help="Where the best rule's share of what a search found is less, the answer is that no rule says so.",
+        help="Answer that no rule says so where a search's support is less; `dynarule support` measures it.",
         show_default="what `dynarule support` stored, else 0: always answers",
     ),
 ]
