@@ -24,7 +24,7 @@ _SMALL = frozenset(
 )
 
 _OPENS = re.compile(
-    r"(?:(?:only )?if|when(?:ever)?|where|once|as soon as|in case|provid(?:ed|ing)(?: that)?)\s+",
+    r"^(?:(?:only )?if|when(?:ever)?|where|once|as soon as|in case|provid(?:ed|ing)(?: that)?)\s+",
     re.IGNORECASE,
 )
 """What a premise opens with, and a question that states it does not."""
@@ -101,8 +101,7 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
 
 
 def _draft(chain: Sequence[int], rules: Rules, also: Sequence[str]) -> dict[str, Any]:
-    premise = split_rule(rules.texts[chain[0]]).premise
-    given = premise[opens.end() :] if (opens := _OPENS.match(premise)) else premise
+    given = _OPENS.sub("", split_rule(rules.texts[chain[0]]).premise)
     asked = "What follows?" if len(chain) == 1 else "What follows in the end?"
     return {
         "question": f"{given[:1].upper()}{given[1:]}. {asked}",
@@ -115,5 +114,4 @@ def _draft(chain: Sequence[int], rules: Rules, also: Sequence[str]) -> dict[str,
 
 def _words(text: str) -> frozenset[str]:
     """Return the words that say something, by their stems."""
-    words = [word for word in re.findall(r"\w+", text.lower()) if word not in _SMALL]
-    return frozenset(_STEMMER.stemWords(words))
+    return frozenset(_STEMMER.stemWords([w for w in re.findall(r"\w+", text.lower()) if w not in _SMALL]))
