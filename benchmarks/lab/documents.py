@@ -105,6 +105,10 @@ class Writer:
         """Write rules alone."""
         return self.write(_lines(texts))
 
+    def line(self, text: str) -> list[int]:
+        """Return the tokens of a rule that is read alone."""
+        return self.write(_lines([text])[:1]).ids
+
     def answer(self, row: Mapping[str, Any], form: Form) -> Document:
         """Write a question with its answer, which rules come before."""
         return self.write(self._answered(row, form))

@@ -40,6 +40,7 @@ class Ingredient:
     asked: int = 6  # most questions on a list
     rules: tuple[int, int] = (1, 40)  # fewest and most rules of a list, what questions need aside
     alike: float = 0.5  # share of lists whose other rules are like gold ones
+    apart: float = 0.0  # share of lists whose rules are read apart, as token memory reads them
     requests: bool = False  # no list, but before each step a line that asks for its rules
     held_out: bool = False  # the domains that no training has
     english: bool = False  # no rules, but ordinary text (Python's documentation), or a model forgets it
@@ -61,13 +62,16 @@ def draw_trees(
 def draw_tree(writer: Writer, draw: random.Random, key: str, name: str, plan: Ingredient) -> Tree:
     """Return one list of rules with its questions."""
     write = _english if plan.english else _plain if plan.dials is None else _ruleworld
-    prefix, branches = write(writer, draw, key, plan)
-    return Tree(prefix, branches, name)
+    texts, branches = write(writer, draw, key, plan)
+    if texts and plan.apart and draw.random() < plan.apart:
+        rules = [writer.line(text) for text in texts]
+        return Tree([id for rule in rules for id in rule], branches, name, tuple(map(len, rules)))
+    return Tree(writer.rules(texts).ids if texts else [], branches, name)
 
 
 def _english(
     writer: Writer, draw: random.Random, key: str, plan: Ingredient
-) -> tuple[list[int], list[Branch]]:
+) -> tuple[list[str], list[Branch]]:
     """Return a window of a chapter, of which every token but the first is predicted."""
     chapters = sorted(pydoc_data.topics.topics.keys() - {GATE_CHAPTER})
     lengths = [len(pydoc_data.topics.topics[name]) for name in chapters]
@@ -101,7 +105,7 @@ def _sizes_with(dials: Dials, key: str) -> WorldSizes | None:
 
 def _ruleworld(
     writer: Writer, draw: random.Random, key: str, plan: Ingredient
-) -> tuple[list[int], list[Branch]]:
+) -> tuple[list[str], list[Branch]]:
     dials = str(plan.dials)
     subtasks = tuple(s for s in subtasks_of(Dials.parse(dials)) if not plan.only or s.startswith(plan.only))
     world = draw.choice(_worlds(key, dials, plan.version, subtasks))
@@ -119,10 +123,10 @@ def _ruleworld(
     kept += draw.sample(rest, max(0, wanted + int(gold.sum()) - len(kept)))
     draw.shuffle(kept)
     texts = world.rules.column(form).take(kept).to_pylist()
-    return writer.rules(texts).ids, [_branch(writer.answer(row, form), row["subtask"]) for row in rows]
+    return texts, [_branch(writer.answer(row, form), row["subtask"]) for row in rows]
 
 
-def _plain(writer: Writer, draw: random.Random, key: str, plan: Ingredient) -> tuple[list[int], list[Branch]]:
+def _plain(writer: Writer, draw: random.Random, key: str, plan: Ingredient) -> tuple[list[str], list[Branch]]:
     domain = draw.choice([each for each in DOMAINS if (each.name in HELD_OUT) == plan.held_out])
     kinds = [kind for kind in (*KINDS, *MORE_KINDS) if not plan.only or kind[0] in plan.only]
     if plan.requests:
@@ -137,7 +141,7 @@ def _plain(writer: Writer, draw: random.Random, key: str, plan: Ingredient) -> t
     kept = [*gold, *draw.sample(others, min(len(others), max(0, draw.randint(*plan.rules) - len(gold))))]
     draw.shuffle(kept)
     texts = [world.texts[i] for i in kept]
-    return writer.rules(texts).ids, [_branch(writer.answer(row, "nl"), row["subtask"]) for row in rows]
+    return texts, [_branch(writer.answer(row, "nl"), row["subtask"]) for row in rows]
 
 
 def _asking_plain(writer: Writer, draw: random.Random, world: Any, row: Any) -> Any:

@@ -1,8 +1,9 @@
 """A pretrained model with low-rank changes (LoRA), and its forward pass over trees: a list of rules, many questions.
 
-Rules are read once for all questions on them: a branch sees its prefix and itself, no other branch. Frozen weights and
-what is added to them are one matrix of bfloat16, so the pass costs what the plain model's costs; gradients go to the
-two thin factors, which stay in float32.
+Rules are read once for all questions on them: a branch sees its prefix and itself, no other branch. They are read as a
+list, as in a prompt, or each apart, as token memory reads them (`dynarule.plus.token_memory`): no rule sees another,
+and all end right before a branch. Frozen weights and what is added to them are one matrix of bfloat16, so the pass
+costs what the plain model's costs; gradients go to the two thin factors, which stay in float32.
 """
 
 from __future__ import annotations
@@ -35,6 +36,21 @@ class Tree(NamedTuple):
     prefix: list[int]
     branches: list[Branch]
     ingredient: str
+    apart: tuple[int, ...] = ()  # tokens of each rule, if they are read apart
+
+    @property
+    def places(self) -> Tensor:
+        """Return the places of the prefix, of which the branches go on at 0."""
+        sizes = torch.tensor(self.apart or (len(self.prefix),))
+        return torch.arange(len(self.prefix)) - sizes.cumsum(0).repeat_interleave(sizes)
+
+    @property
+    def hidden(self) -> Tensor | None:
+        """Return what no token of the prefix sees because it is of another rule; None: nothing."""
+        if not self.apart:
+            return None
+        rule_P = torch.arange(len(self.apart)).repeat_interleave(torch.tensor(self.apart))
+        return rule_P[:, None] != rule_P
 
     @property
     def width(self) -> int:
@@ -109,10 +125,13 @@ def answer_logits(model: Any, tree: Tree) -> tuple[Tensor, Tensor, Tensor]:
         ids_BW[row, : len(branch.ids)] = torch.tensor(branch.ids)
         wanted_BW[row, : len(branch.ids)] = torch.tensor(branch.wanted)
     ids_T = torch.cat((torch.tensor(tree.prefix, dtype=torch.long), ids_BW.flatten()))
-    begin = len(tree.prefix)
-    places_T = torch.cat((torch.arange(begin), begin + torch.arange(width).repeat(count)))
+    begin, hidden_PP = len(tree.prefix), tree.hidden
+    places_T = torch.cat((tree.places, torch.arange(width).repeat(count)))
     states_TC = model.model(
-        ids_T[None].to(device), position_ids=places_T[None].to(device), use_cache=False, tree=(begin, count)
+        ids_T[None].to(device),
+        position_ids=(places_T - places_T.min())[None].to(device),
+        use_cache=False,
+        tree=(begin, count, None if hidden_PP is None else hidden_PP.to(device)),
     ).last_hidden_state[0]
     where_N = begin + wanted_BW.flatten().nonzero()[:, 0]
     logits_NV = model.lm_head(states_TC[(where_N - 1).to(device)]).float()
@@ -133,13 +152,16 @@ def tree_attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, scaling: float, **kwargs: Any
 ) -> tuple[Tensor, None]:
     """Let the prefix see itself, and every branch the prefix and itself; G query heads share one of K key heads."""
-    begin, count = kwargs["tree"]
+    begin, count, hidden_PP = kwargs["tree"]
     (_, heads, length, size), kv = query.shape, key.shape[1]
     group, width = heads // kv, (length - begin) // count
     q_KGTD, k_KTD, v_KTD = (query * scaling)[0].view(kv, group, length, size), key[0], value[0]
     k_KPD, v_KPD, q_KGRD = k_KTD[:, :begin], v_KTD[:, :begin], q_KGTD[:, :, begin:]
     q_KPD = q_KGTD[:, :, :begin].reshape(kv, group * begin, size)
-    first = torch.baddbmm(_causal(begin, group, query.dtype, query.device), q_KPD, k_KPD.mT)
+    mask_1QP = _causal(begin, group, query.dtype, query.device)
+    if hidden_PP is not None:
+        mask_1QP = mask_1QP.masked_fill(hidden_PP.repeat(group, 1), OUT_OF_SIGHT)
+    first = torch.baddbmm(mask_1QP, q_KPD, k_KPD.mT)
     first_HPD = torch.bmm(first.softmax(-1), v_KPD).view(heads, begin, size)
 
     def by_branch(

@@ -39,14 +39,14 @@ def recipe_of(model, **changes):
     return Recipe(str(model), "<step>", {"plain": PARTS["plain"]}, **(quick | changes))
 
 
-@pytest.mark.parametrize("begin", [0, 7])
-def test_a_pass_over_a_tree_is_one_pass_a_branch_by_peft(begin, model):
-    """Logits and gradients, in float32, of branches of unequal length with and without a list before them."""
+@pytest.mark.parametrize("begin, apart", [(0, ()), (7, ()), (7, (3, 4)), (9, (4, 1, 4))])
+def test_a_pass_over_a_tree_is_one_pass_a_branch_by_peft(begin, apart, model):
+    """Logits and gradients, in float32, of branches of unequal length: no list before them, one, rules apart."""
     draw = random.Random(begin)
     branches = [
         Branch([draw.randrange(5, 300) for _ in range(n)], [i > 1 for i in range(n)], "") for n in (5, 9, 4)
     ]
-    tree = Tree([draw.randrange(5, 300) for _ in range(begin)], branches, "")
+    tree = Tree([draw.randrange(5, 300) for _ in range(begin)], branches, "", apart)
     ours = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     changed = add_lora(ours, {1: 4, 2: 4, 3: 4})
     config = LoraConfig(r=4, lora_alpha=8, target_modules=[*LINEAR], layers_to_transform=[1, 2, 3])
@@ -62,7 +62,16 @@ def test_a_pass_over_a_tree_is_one_pass_a_branch_by_peft(begin, model):
     cross_entropy(logits, target, reduction="sum").backward()
     for number, each in enumerate(branches):
         ids = torch.tensor([tree.prefix + each.ids])
-        alone = theirs(ids).logits[0, begin + 1 : -1]
+        seen = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
+        places, start, longest = [*range(ids.shape[1])], 0, max(apart or (begin,))
+        for size in apart:  # the last token of each stands at `longest` - 1, and sees its rule alone
+            seen[start : start + size, :start] = False
+            places[start : start + size] = range(longest - size, longest)
+            start += size
+        places[begin:] = range(longest, longest + len(each.ids))
+        mask = torch.zeros(seen.shape).masked_fill(~seen, -1e9)[None, None]
+        output = theirs(input_ids=ids, attention_mask=mask, position_ids=torch.tensor([places]))
+        alone = output.logits[0, begin + 1 : -1]
         torch.testing.assert_close(logits[branch == number], alone, rtol=1e-4, atol=1e-4)
         cross_entropy(alone, ids[0, begin + 2 :], reduction="sum").backward()
     for name, linear in changed.items():
