@@ -82,7 +82,7 @@ def _english(
 
 
 def _branch(document: Any, kind: str) -> Branch:
-    return Branch(document.ids, [weight >= 1 for weight in document.weights], kind)
+    return Branch(document.ids, document.wanted, kind)
 
 
 @lru_cache(maxsize=16)

@@ -85,7 +85,7 @@ def main(
     """Measure, print, and write gates.json into the base's folder."""
     torch.set_num_threads(threads)
     tokenizer = AutoTokenizer.from_pretrained(base_folder(model), trust_remote_code=False)
-    writer, rows = Writer(tokenizer, step_mark(model, tokenizer), 0.0), []
+    writer, rows = Writer(tokenizer, step_mark(model, tokenizer)), []
     for name, (plan, goal) in GATES.items():
         if name.startswith(only):
             told = ask(Local.of(model), writer, name, plan, questions)

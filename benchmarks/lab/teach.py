@@ -92,7 +92,7 @@ class Teaching(Training):
             said = json.loads((Path(recipe.begin) / CONFIG).read_text(encoding="utf-8"))
             ranks = dict.fromkeys(said["layers_to_transform"], said["r"])
         torch.manual_seed(recipe.seed)
-        self.model, self.writer = model.to(device), Writer(tokenizer, recipe.mark, 0.0)
+        self.model, self.writer = model.to(device), Writer(tokenizer, recipe.mark)
         self.changed = add_lora(self.model, ranks)
         sides = (("lora_A", "down"), ("lora_B", "up"))
         self.weights: dict[str, Tensor] = {

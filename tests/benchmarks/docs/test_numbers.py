@@ -375,7 +375,19 @@ def dials_page():
             yield row(label, step, *map(" / ".join, cells))
 
 
+@cached
+def environments_page():
+    """Reward with its interval, and searches an episode, at every evaluation of both trainings."""
+    curves = json.loads((RESULTS / "grpo/curve.json").read_text(encoding="utf-8"))["curves"]
+    for name, title in (("grpo", "GRPO"), ("supervised", "golden episodes")):
+        for at in curves[name]:
+            reward = f"{at['reward']:.2f} ({at['low']:.2f}-{at['high']:.2f})"
+            what = title if at["step"] else "the model as it is"
+            yield row(what, at["step"], f"{at['minutes']:.1f}", reward, f"{at['searches']:.1f}")
+
+
 PAGES = {
+    "ruleworld-data/docs/environments.md": environments_page,
     "ruleworld-data/docs/dials.md": dials_page,
     "benchmarks/docs/results.md": results_page,
     "benchmarks/docs/scale.md": scale_page,

@@ -29,17 +29,26 @@ def tokenizer():
 def writer(tokenizer):
     from documents import Writer
 
-    return Writer(tokenizer, "<step>", 0.15)
+    return Writer(tokenizer, "<step>")
 
 
 @pytest.fixture(scope="session")
 def model(tokenizer, tmp_path_factory):
     """A random base as a model folder; no test changes it."""
     import torch
-    from base import new_base
+    from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.set_num_threads(1)
+    torch.manual_seed(7)
     folder = tmp_path_factory.mktemp("lab") / "random"
-    new_base(SHAPE, tokenizer, 7).save_pretrained(folder)
+    ids = {
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "bos_token_id": None,
+    }
+    size = -(-len(tokenizer) // 64) * 64  # spare rows: `<search>` takes one
+    LlamaForCausalLM(
+        LlamaConfig(**SHAPE, **ids, vocab_size=size, tie_word_embeddings=True, attention_bias=True)
+    ).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
