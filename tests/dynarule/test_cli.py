@@ -14,6 +14,11 @@ from dynarule.cli.app import app
 from dynarule.cli.chat import RuleChat, searches_of
 from dynarule.memory import Retrieval
 from safetensors.torch import load_file, save_file
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+from starlette.websockets import WebSocketDisconnect
 from typer.testing import CliRunner
 
 from dynarule import (
@@ -605,7 +610,35 @@ def test_the_page_answers_itself_alone(method, path, headers, status):
     assert refusal({"method": method, "path": path, "headers": raw}) == status
 
 
-def test_the_page_is_served_guarded():
+class Blocks:
+    """Gradio's, as far as `launch` uses it."""
+
+    def launch(self, *, app_kwargs, **options):
+        async def answer(scope, receive, send):
+            await PlainTextResponse("the page")(scope, receive, send)
+
+        self.options = options
+        return TestClient(Starlette(routes=[Mount("/", answer)], **app_kwargs), "http://127.0.0.1:7860")
+
+
+def test_whatever_serves_the_page_is_guarded():
+    from dynarule.cli.ui import launch
+
+    blocks = Blocks()
+    client = launch(blocks, 7860)
+    wanted = {"server_name": "127.0.0.1", "share": False, "mcp_server": False}
+    assert blocks.options | wanted == blocks.options
+    assert [client.get("/config", headers={"host": host}).status_code for host in ("localhost", "a.b")] == [
+        200,
+        403,
+    ]
+    assert [client.post(f"/gradio_api/{path}").status_code for path in ("upload", "queue/join")] == [404, 200]
+    with pytest.raises(WebSocketDisconnect), client.websocket_connect("/config"):
+        pass
+
+
+@pytest.mark.slow
+def test_gradio_serves_the_page_guarded():
     """The book is read and changed by whoever opens the page from this machine, and nobody else; no file is kept."""
     pytest.importorskip("gradio")
     from dynarule.cli.ui import launch, page

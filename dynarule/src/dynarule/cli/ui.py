@@ -72,11 +72,13 @@ def refusal(scope: dict[str, Any]) -> int | None:
 
 
 def guarded(app: Any) -> Any:
-    """Return a web application (ASGI) without the requests of `refusal`."""
+    """Return a web application (ASGI) without the requests of `refusal`, and without websockets."""
 
     async def answer(scope: Any, receive: Any, send: Any) -> None:
         status = refusal(scope) if scope["type"] == "http" else None
-        if status is None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close"})
+        elif status is None:
             await app(scope, receive, send)
         else:
             await send({"type": "http.response.start", "status": status, "headers": []})
