@@ -3,11 +3,13 @@
 import copy
 import json
 import math
+import pickle
 import shutil
 import subprocess
 import sys
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import peft
@@ -641,6 +643,20 @@ def piped(cell, model, **options):
     return [out[0][0]["generated_token_ids"][-8:]]
 
 
+def in_a_thread(call):
+    """Run it in a thread of its own, as a streamer's reader has it; return or raise what it does."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(call).result()
+
+
+def streamed_elsewhere(cell, model):
+    streamer = TextIteratorStreamer(cell.tokenizer, timeout=60)
+    try:
+        return in_a_thread(lambda: cell.plain(model, streamer=streamer))
+    finally:
+        list(streamer)
+
+
 def streamed(cell):
     streamer = TextIteratorStreamer(cell.tokenizer)
     rows = cell.ask(streamer=streamer)
@@ -759,6 +775,10 @@ REFUSED = {
     "a StaticCache is not supported": lambda c: c.ask(cache_implementation="static"),
     "past_key_values holds an earlier turn": lambda c: continued(c, within=True),
     "the cache goes on with 1 rows": lambda c: continued(c, within=False),
+    "another thread has attached": lambda c: attached_call(c, lambda m: in_a_thread(lambda: m(IDS))),
+    "call attach and the model in one thread": lambda c: attached_call(c, lambda m: streamed_elsewhere(c, m)),
+    "attached cannot be copied or pickled": lambda c: attached_call(c, copy.deepcopy),
+    "leave the block of `attach` first": lambda c: attached_call(c, pickle.dumps),
     "needs input_ids": lambda c: attached_call(c, lambda m: m(inputs_embeds=torch.zeros(1, 2, 48))),
     "output_attentions=True is not supported with rules": lambda c: c.ask(
         return_dict_in_generate=True, output_attentions=True

@@ -62,7 +62,6 @@ def single_pass(model: Any) -> Iterator[None]:
         model = model.get_base_model()
     generate, own = model.generate, vars(model).get("generate")
 
-    @wraps(generate)
     def checked(*args: Any, **kwargs: Any) -> Any:
         positional = dict(zip(("inputs", "generation_config"), args, strict=False))
         check_decoding(model, positional | kwargs)
@@ -80,7 +79,16 @@ def single_pass(model: Any) -> Iterator[None]:
             )
         return generate(*args, **kwargs)
 
-    model.generate = checked
+    @wraps(generate)
+    def ended(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return checked(*args, **kwargs)
+        except Exception:
+            if kwargs.get("streamer") is not None:  # who reads it in another thread waits for its end
+                kwargs["streamer"].end()
+            raise
+
+    model.generate = ended
     try:
         yield
     finally:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from threading import Lock, get_ident
+from typing import Any, NoReturn, TypeVar
 
 import torch
 from torch import nn
@@ -14,6 +15,7 @@ from ..decoding import single_pass
 from .selection import LayerMemory
 
 Memory = TypeVar("Memory", bound=LayerMemory)
+_entering = Lock()
 
 
 @contextmanager
@@ -23,7 +25,8 @@ def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
     A hook on the decoder sees each forward's tokens, one on every attention block computes the rule query from the
     hidden states. The model's code and weights stay as they are, and leaving the block restores its attention: SDPA or
     eager, which also computes whatever reads no rules. Beam search and the like reorder rows, or read other tokens in
-    between, behind the memory's back: inside the block ``model.generate`` refuses them.
+    between, behind the memory's back: inside the block ``model.generate`` refuses them. The model is this thread's
+    alone until then, and is not copied or pickled.
 
     Raises
     ------
@@ -38,30 +41,58 @@ def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
     ...     memory.trace
     """
     config: Any = model.config
-    before: str = config._attn_implementation
-    if is_attached(model):
-        raise ValueError("a rule memory is attached to this model already; leave its block first")
-    blocks = memory.adapter.check_model(model)
-    if before not in NAMES:
-        raise ValueError(
-            f"the model attends with {before!r}, and a rule memory stands in for {' or '.join(NAMES)}; call "
-            'model.set_attn_implementation("sdpa") first'
-        )
-    decoder = model.get_decoder()  # type: ignore[operator]
-    register()
-    handles = [decoder.register_forward_pre_hook(_note_tokens(memory), with_kwargs=True)]
-    handles.append(decoder.register_forward_hook(lambda _module, _args, output: memory.end(output)))
-    for layer, block in enumerate(blocks):
-        block = getattr(block, "base_layer", block)  # inside PEFT's wrapper
-        handles.append(block.register_forward_pre_hook(_read_rules(memory, layer), with_kwargs=True))
-    try:
+    with _entering:  # of two threads at once, one is refused
+        before: str = config._attn_implementation
+        if is_attached(model):
+            raise ValueError("a rule memory is attached to this model already; leave its block first")
+        blocks = memory.adapter.check_model(model)
+        if before not in NAMES:
+            raise ValueError(
+                f"the model attends with {before!r}, and a rule memory stands in for {' or '.join(NAMES)}; call "
+                'model.set_attn_implementation("sdpa") first'
+            )
+        register()
         model.set_attn_implementation(NAMES[before])  # type: ignore[operator]
+    handles = []
+    try:
+        decoder = model.get_decoder()  # type: ignore[operator]
+        handles.append(decoder.register_forward_pre_hook(_Hook(_note_tokens(memory)), with_kwargs=True))
+        handles.append(decoder.register_forward_hook(_Hook(lambda _module, _args, out: memory.end(out))))
+        for layer, block in enumerate(blocks):
+            block = getattr(block, "base_layer", block)  # inside PEFT's wrapper
+            handles.append(
+                block.register_forward_pre_hook(_Hook(_read_rules(memory, layer), True), with_kwargs=True)
+            )
         with single_pass(model), _search_rows_in_place(model):
             yield memory
     finally:
         for handle in handles:
             handle.remove()
         model.set_attn_implementation(before)  # type: ignore[operator]
+
+
+class _Hook:
+    """A hook for the thread that attached the memory, which no copy of the model takes along.
+
+    A block's may also run in a thread of autograd, where checkpointing computes it again.
+    """
+
+    def __init__(self, run: Callable[..., Any], block: bool = False) -> None:
+        self.run, self.block, self.thread = run, block, get_ident()
+
+    def __call__(self, *args: Any) -> Any:
+        if get_ident() != self.thread and not (self.block and torch.is_grad_enabled()):
+            raise ValueError(
+                "another thread has attached a rule memory to this model; wait until it leaves the block of `attach`, "
+                "or call attach and the model in one thread"
+            )
+        return self.run(*args)
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise ValueError(
+            "a model with a rule memory attached cannot be copied or pickled: the copy would read rules for ever; "
+            "leave the block of `attach` first"
+        )
 
 
 @contextmanager
