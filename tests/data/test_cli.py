@@ -90,14 +90,14 @@ def test_stats_count_what_the_shards_hold(built):
 
 
 def test_verify_passes_a_build_and_names_what_is_wrong(built, tmp_path):
-    good = run("verify", built, "--jobs", "1", "--solver", "executor", "--json", "--quiet", "--leaks")
+    good = run("verify", built, "--jobs", "1", "--solver", "executor", "--json", "--leaks")
     assert good.exit_code == 0, good.output
-    report = json.loads(good.output)
+    report = json.loads(good.stdout)
     assert report["ok"] and report["leaks"]["above_bar"] == {}
     assert "solvers must be" in run("verify", built, "--solver", "prolog").output
     copy = shutil.copytree(built, tmp_path / "copy")
     (copy / "multi_hop_4" / "test-00000-of-00001.parquet").write_bytes(b"PAR1")
-    bad = run("verify", copy, "--jobs", "1", "--solver", "executor", "--quiet")
+    bad = run("verify", copy, "--jobs", "1", "--solver", "executor")
     assert bad.exit_code == 2
     assert re.search(r"multi_hop_4/test-00000-of-00001\.parquet was changed .* ruleworld build", bad.output)
 

@@ -41,7 +41,6 @@ app = typer.Typer(
 
 ALL_CORES = os.cpu_count() or 1
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress.")]
 Scale = Annotated[str, typer.Option("--scale", help="tiny, paper or full.")]
 Version = Annotated[str, typer.Option("--data-version", help="Version of the data.", show_default="newest")]
 Dials = Annotated[
@@ -110,47 +109,28 @@ def build(
     data_version: Version = "",
     dials: Dials = "",
     jobs: Jobs = ALL_CORES,
-    shard: Annotated[
-        str, typer.Option("--shard", metavar="I/N", help="Every N-th shard only, from the I-th on.")
-    ] = "",
-    merge: Annotated[
-        bool, typer.Option("--merge", help="Make no shard, finish a build of which all are there.")
-    ] = False,
     ray: Annotated[
         str, typer.Option("--ray", metavar="ADDRESS", help="Make the shards as tasks of a Ray cluster.")
     ] = "",
-    quiet: Quiet = False,
 ) -> None:
     """Write the benchmark as parquet shards. Run it again to finish a build that was stopped.
 
-    Machines that share the folder build it together: each with --shard i/n, and one with --merge once all are done.
-
     Example: ruleworld build --scale paper --out data
     """
-    from .io import Progress, build_command, parse_shard
+    from .io import Progress, build_command
     from .io import build as run
 
-    if bool(shard) + merge + bool(ray) > 1:
-        raise ValueError(
-            "--shard makes a part, --merge finishes the whole, --ray does both; give one of them"
-        )
-    part = parse_shard(shard) if shard else None
     spec = _spec(scale, "train", seed, data_version, dials)
     try:
-        with Progress("shards", quiet=quiet) as progress:
-            work: dict[str, Any] = {"part": part, "merge": merge, "ray": ray}
-            world: dict[str, Any] = {"version": spec.version, "dials": spec.dials}
-            made = run(out, scale, seed, jobs, progress.update, **world, **work)
+        with Progress("shards") as progress:
+            made = run(
+                out, scale, seed, jobs, progress.update, version=spec.version, dials=spec.dials, ray=ray
+            )
     except KeyboardInterrupt:
         again = build_command(out, spec)
         typer.echo(f"\nruleworld: stopped; finished shards are kept. Go on with: {again}", err=True)
         raise typer.Exit(1) from None
     shards = made["shards"]
-    if part is not None:
-        typer.echo(
-            f"{out}: part {shard}, {len(shards)} shards; with all parts: {build_command(out, spec)} --merge"
-        )
-        return
     rules = sum(shard["rows"] for shard in shards if shard["config"] == "rules")
     questions = sum(shard["rows"] for shard in shards) - rules
     size = sum(shard["bytes"] for shard in shards) / 1e6
@@ -213,7 +193,6 @@ def verify(
     leaks: Annotated[
         bool, typer.Option("--leaks", help="Report what shortcuts and memory score, too.")
     ] = False,
-    quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Check every constraint and re-derive every gold answer. Exit code 1: a check failed.
@@ -225,7 +204,7 @@ def verify(
     from .verify import verify as run
 
     solvers = ("executor", "clingo") if solver == "both" else (solver,)
-    with Progress("", quiet=quiet) as progress:
+    with Progress("") as progress:
         report = run(folder, solvers=solvers, jobs=jobs, progress=progress.stage)
     leaked = leak_report(folder) if leaks and report.ok else None
     if as_json:
@@ -273,7 +252,6 @@ def export(
     folder: BuildFolder,
     out: NewFolder,
     repo: Annotated[str, typer.Option("--repo", help="What its card calls the repository.")] = "OWNER/NAME",
-    as_json: Json = False,
 ) -> None:
     """Write a build as a dataset repository: parquet, card with every number computed, eval.yaml.
 
@@ -284,7 +262,7 @@ def export(
     files = run(folder, out, repo)
     text = f"{out}: {len(files)} files; open with load_dataset({str(out)!r}, 'multi_hop_3'), or send with "
     text += f"hf upload {repo} {out} --repo-type dataset --delete '*.parquet'"
-    _print({"out": str(out), "files": files}, None if as_json else text)
+    typer.echo(text)
 
 
 @app.command("plugin-path")
@@ -310,7 +288,6 @@ def certify(
     ] = None,
     instances: Annotated[int, typer.Option("--instances", min=2, help="Instances to certify.")] = 300,
     out: Annotated[Path | None, typer.Option("--out", help="JSON file to write.", show_default=False)] = None,
-    as_json: Json = False,
 ) -> None:
     """Certify the reward of a training environment: golden answers, clingo, gaming policies. Exit code 1 if it fails.
 
@@ -323,7 +300,7 @@ def certify(
     made = run(read_config(config, change or []), instances, lambda stage: typer.echo(stage, err=True))
     if out:
         write_whole(out, json.dumps(made.to_dict(), indent=1) + "\n")
-    _print(made.to_dict(), None if as_json else made.to_text())
+    typer.echo(made.to_text())
     raise typer.Exit(not made.passes)
 
 

@@ -1,7 +1,7 @@
 """Each tool that evaluates or trains runs our task from a wheel, in an environment of its own (minutes each).
 
 The tests of a tool run its own Python interface. Of the commands in docs/plugins.md only lm-eval's runs without a
-network: inspect's fetches a vocabulary to count tokens, lighteval's files of other tasks, before the first question.
+network: inspect's fetches a vocabulary to count tokens before the first question.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import pytest
 from ruleworld_data.plugins import PLUGINS
 
 ROOT = Path(__file__).parents[3]
-# inspect asks for an older fsspec and lighteval for an older xxhash than constraints.txt holds.
+# inspect asks for an older fsspec than constraints.txt holds.
 TOOLS = {
     "inspect": ["torch", "accelerate", "transformers"],
     "lm-eval": ["torch", "accelerate"],
-    "lighteval": ["torch"],
     "mteb": ["torch"],
 }
 # Frameworks that train, and the extra of each.

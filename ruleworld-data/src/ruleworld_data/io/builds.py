@@ -2,8 +2,7 @@
 
 The folder holds one sub-folder per configuration and, once complete, ``build.json``. The work is a list of shards in an
 order that depends on the input alone; each is written whole or not at all and says what it is of. So a build that was
-killed goes on where it stopped, and machines that share the folder build it together: ``part`` makes every n-th shard
-from the i-th on and leaves those that are there, ``merge`` makes none, says what is missing, and finishes the whole.
+killed goes on where it stopped, and tasks of a cluster that share the folder build it together, a ``part`` each.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ def build(
     version: str = VERSION,
     dials: Dials = PAPER_POINT,
     part: tuple[int, int] | None = None,
-    merge: bool = False,
     ray: str = "",
 ) -> dict[str, Any]:
     """Build a benchmark, or finish one that was interrupted.
@@ -61,8 +59,6 @@ def build(
         Called after every shard with the number done, the total, and what was done: "wrote rules/train-...".
     part : tuple of int, optional
         ``(i, n)``: make every n-th shard from the i-th on only, and no manifest.
-    merge : bool
-        Make no shard; all must be there.
     ray : str
         Address of a Ray cluster, whose tasks make the shards, a few each; a node that is lost costs the shards that it
         was making.
@@ -77,14 +73,13 @@ def build(
     ImportError
         For a cluster without Ray.
     ValueError
-        For a bad argument, a folder that holds something else, or shards that are missing where nothing is made.
+        For a bad argument, or a folder that holds something else.
     """
     spec = WorldSpec(scale, seed=seed, version=version, dials=dials)
     check_count("jobs", jobs, 1)
     shards = plan(scale, seed, version, dials)
     if ray:
         _build_on_ray(ray, out, spec, len(shards), progress)
-        merge = True
     folder, head = Path(out), _head(spec)
     manifest = _check_is_ours(folder, head)
     if part is not None:
@@ -104,12 +99,6 @@ def build(
         if body and shard.matches(body) and known.get(shard.path) in (None, sha256(body).hexdigest()):
             add(shard, body, "kept")
     missing = [shard for shard in shards if shard.path not in entries]
-    if merge and missing:
-        names = ", ".join(shard.path for shard in missing[:3])
-        raise ValueError(
-            f"{len(missing)} of {len(shards)} shards are missing in {out}, such as {names}; make them with the same "
-            "command and --shard i/n, or with neither --shard nor --merge"
-        )
     if not manifest:
         folder.mkdir(parents=True, exist_ok=True)
         with whole_file(folder / STARTED) as file:  # of writers that begin at once the first one stays

@@ -1,53 +1,27 @@
-"""Questions to an OpenAI-compatible endpoint: the `openai` client, its replies kept on disk by `diskcache`."""
+"""Questions to an OpenAI-compatible endpoint: the `openai` client, each reply kept in a file."""
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from errno import ENOSPC
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
 from .endpoint import KEY_VARIABLE, URL_VARIABLE, check_endpoint, read_key
+from .files import write_whole
 
 try:
-    import diskcache
     import httpx2
     import openai
 except ImportError as error:
-    raise ImportError(
-        f'openai and diskcache are needed ({error}); type: pip install "ruleworld-data[merge]"'
-    ) from None
+    raise ImportError(f'openai is needed ({error}); type: pip install "ruleworld-data[endpoint]"') from None
 
 SHORTEST_SECRET = 6
 """A shorter key, such as the ``EMPTY`` of some local servers, is a word like any other and no secret."""
 _HOPELESS = (*range(300, 400), 401, 403, 404, 405)
 """Redirects, no access, nothing there: the same for every question."""
-
-
-class _PlainDisk(diskcache.Disk):
-    """Replies are texts in this folder; what diskcache would unpickle, or has another place, did not come from here."""
-
-    def fetch(self, mode: int, filename: str | None, *value: Any) -> Any:
-        self._check(mode != diskcache.core.MODE_PICKLE and self._is_here(filename))
-        return super().fetch(mode, filename, *value)
-
-    def remove(self, file_path: str) -> None:
-        self._check(self._is_here(file_path))
-        super().remove(file_path)
-
-    def _is_here(self, name: str | None) -> bool:
-        folder = Path(self._directory).resolve()
-        return name is None or (folder / name).resolve().is_relative_to(folder)
-
-    def _check(self, ours: bool) -> None:
-        if not ours:
-            raise ValueError(
-                f"{self._directory} holds what is no reply; delete the folder, if it is not yours"
-            )
 
 
 class NoAnswerError(Exception):
@@ -95,7 +69,7 @@ class ChatClient:
     model : str
         Name of the model.
     replies : Path, optional
-        Folder of the cache: a request that it holds is not sent again.
+        Folder of replies, one file each: a request that was answered is not sent again.
     timeout : float
         Seconds without a byte after which a request is given up.
     tries : int
@@ -124,9 +98,9 @@ class ChatClient:
             # a redirect would turn the request into a GET and could carry the key to another host
             http_client=openai.DefaultHttpxClient(follow_redirects=False),
         )
-        self._cache: Any = None
+        self._replies = replies
         if replies is not None:
-            self._cache = diskcache.Cache(str(replies), disk=_PlainDisk, eviction_policy="none", cull_limit=0)
+            replies.mkdir(parents=True, exist_ok=True)
         self._stopped = False
 
     def __enter__(self) -> ChatClient:
@@ -136,8 +110,6 @@ class ChatClient:
         """Close the connections; questions of other threads end without an answer."""
         self._stopped = True
         self._client.close()
-        if self._cache is not None:
-            self._cache.close()
 
     def complete(self, body: Mapping[str, Any]) -> Reply:
         """Return one chat completion and keep it; failures that may pass are tried again.
@@ -153,23 +125,22 @@ class ChatClient:
             If no request brought an answer.
         OSError
             If the reply cannot be kept.
+        ValueError
+            If what is kept for the request is no reply.
         """
-        if self._cache is not None and (kept := self._cache.get(self._name(body))) is not None:
-            return replace(Reply(**json.loads(kept)), cached=True)
+        request = json.dumps({"url": self.url, "model": self.model, **body}, sort_keys=True)
+        kept = self._replies and self._replies / f"{sha256(request.encode()).hexdigest()}.json"
+        if kept and kept.is_file():
+            try:
+                return replace(Reply(**json.loads(kept.read_bytes())), cached=True)
+            except (ValueError, TypeError):
+                raise ValueError(f"{kept} holds what is no reply; delete it") from None
         if self._stopped:
             raise NoAnswerError("stopped")
         reply = self._read(self._send(body))
-        if self._cache is not None:
-            try:
-                self._cache.set(self._name(body), json.dumps(asdict(reply)))
-            except sqlite3.Error as error:
-                # most often a full disk; callers stop for that, and take other errors for the question's
-                raise OSError(ENOSPC, f"cannot keep a reply: {error}", self._cache.directory) from error
+        if kept:
+            write_whole(kept, json.dumps(asdict(reply)))
         return reply
-
-    def _name(self, body: Mapping[str, Any]) -> str:
-        request = {"url": self.url, "model": self.model, **body}
-        return sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
     def _send(self, body: Mapping[str, Any]) -> Any:
         try:

@@ -9,17 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .._lazy import attach
-
-if TYPE_CHECKING:
-    from .common import METRICS as METRICS
-    from .common import TaskOptions as TaskOptions
-    from .common import ask as ask
-    from .common import mean as mean
-    from .common import output_scores as output_scores
-    from .common import prompt_rows as prompt_rows
 
 __getattr__, __dir__, __all__ = attach(
     __name__, common="METRICS TaskOptions ask mean output_scores prompt_rows"
@@ -29,7 +20,6 @@ __all__ += ["PLUGINS", "plugin_path", "tool"]
 PLUGINS = {
     "lm-eval": "lm_eval_tasks",
     "inspect": "inspect_task.py",
-    "lighteval": "lighteval_tasks.py",
     "mteb": "mteb_task.py",
     "reasoning-gym": "reasoning_gym_task.py",
     "trl": "trl_environment.py",

@@ -18,8 +18,8 @@ from ..scoring import score_output
 from ..spec import VERSION, Dials, WorldSpec, check_count, check_name, data_version
 
 RULES = ("pool", "gold", "none")
-METRICS = {"exact_match": True, "strict_match": True, "missing_box": False}
-"""What every tool reports -> whether more is better."""
+METRICS = ("exact_match", "strict_match", "missing_box")
+"""What every tool reports."""
 
 
 @dataclass(frozen=True)
