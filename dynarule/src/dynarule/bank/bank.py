@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,8 +21,8 @@ from .clauses import split_rule
 from .embedding_cache import Encode, embed, unique_texts
 from .encoders import PREMISE_KEYS, key_texts
 from .index import best_rules
-from .rows import GrowingRows, SharedRows, check_embeddings, used_rows
-from .sources import check_rules, listed, make_rules, read_rules
+from .rows import SharedRows, check_embeddings, used_rows
+from .sources import Rules, check_rules, listed, make_rules, read_rules
 
 if TYPE_CHECKING:
     from ..projection import RuleProjection
@@ -34,7 +34,7 @@ class RuleBank:
     Parameters
     ----------
     keys_UP, values_VP : Tensor
-        Embeddings of rules and of conclusions; never written to, the first change of one copies them.
+        Embeddings of rules and of conclusions; never written to, a change copies them.
     ids, texts : sequence of str
         Provenance, one per rule; neither an id nor a text comes twice.
     encoder : str
@@ -79,8 +79,7 @@ class RuleBank:
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
         self.keys = SharedRows(keys_UP, key_rows_M)
         self.values = SharedRows(values_VP, value_rows_M)
-        self._stamps = GrowingRows(torch.zeros(len(self.ids), dtype=torch.long))
-        # 1 / sigma by layer, with the weights and the version of the bank that they are of
+        # 1 / sigma by layer (NaN: of a rule that came since), with the weights and the version that they are of
         self._scales: WeakKeyDictionary[RuleProjection, tuple[tuple[int, ...], int, Tensor]]
         self._scales = WeakKeyDictionary()
         check_rules(self.ids, self.texts)
@@ -140,20 +139,15 @@ class RuleBank:
         return bank
 
     @classmethod
-    def from_file(
-        cls,
-        path: str | PathLike[str],
-        encode: Encode,
-        text: str | None = None,
-        conclusion: str | None = None,
-        id: str | None = None,
-        encoder: str | None = None,
-    ) -> RuleBank:
-        """Embed the rules of a file, which `dynarule.bank.sources.read_rules` reads."""
-        rules = read_rules(path, text, conclusion, id)
-        return cls.from_texts(
-            rules.texts, rules.conclusions, encode, rules.ids, encoder, premises=rules.premises
-        )
+    def from_rules(cls, rules: Rules, encode: Encode, **settings: Any) -> RuleBank:
+        """Embed rules as `dynarule.bank.read_rules` returns them; ``settings`` are further ones of `from_texts`."""
+        parts = {"conclusions": rules.conclusions, "ids": rules.ids, "premises": rules.premises}
+        return cls.from_texts(rules.texts, encode=encode, **parts, **settings)
+
+    @classmethod
+    def from_file(cls, path: str | PathLike[str], encode: Encode, **columns: Any) -> RuleBank:
+        """Embed the rules of a file; ``columns`` name those of a table, see `dynarule.bank.read_rules`."""
+        return cls.from_rules(read_rules(path, **columns), encode)
 
     def save(self, folder: str | PathLike[str], overwrite: bool = False) -> None:
         """Write the bank as a folder, whole or not at all; one that holds anything but a bank is refused."""
@@ -179,13 +173,13 @@ class RuleBank:
 
     @property
     def keys_MP(self) -> Tensor:
-        """Embeddings of whole rules, one per rule: a view that a change of the bank may write to, or a copy."""
+        """Embeddings of whole rules, one per rule."""
         return self.keys.whole()
 
     @property
     def values_MP(self) -> Tensor:
-        """Embeddings of conclusions, one per rule; a copy."""
-        return self.values[torch.arange(len(self), device=self.device)]
+        """Embeddings of conclusions, one per rule."""
+        return self.values.whole()
 
     def keys_at(self, rows: Tensor) -> Tensor:
         """Return the embeddings of some rules, (..., P)."""
@@ -228,7 +222,7 @@ class RuleBank:
             return self
         self.keys, self.values = self.keys.to(device, dtype), self.values.to(device, dtype)
         self.version += 1
-        self._stamps.write(torch.arange(len(self)), torch.tensor(self.version))
+        self._scales.clear()
         return self
 
     def search(
@@ -265,24 +259,14 @@ class RuleBank:
         weights = (weight._version, bias._version, weight.data_ptr(), bias.data_ptr())
         kept_weights, version, scale_M = self._scales.get(projection, ((), -1, torch.empty(0)))
         if kept_weights != weights or scale_M.device != self.device:
-            scale_U = projection.inverse_scale(self.keys.different)
-            scale_M = scale_U[self.keys.at(torch.arange(len(self), device=self.device))]
-        elif version != self.version:
-            old_M, rows = scale_M, self.changed_since(version)
-            scale_M = old_M.new_empty(len(self))
-            same = min(len(self), len(old_M))
-            scale_M[:same] = old_M[:same]
-            if len(rows):
-                scale_M[rows] = projection.inverse_scale(self.keys_at(rows))
+            scale_M = projection.inverse_scale(self.keys.different)[self.keys.every()]
+        elif version != self.version and len(rows := scale_M.isnan().nonzero()[:, 0]):
+            scale_M[rows] = projection.inverse_scale(self.keys_at(rows))
         self._scales[projection] = (weights, self.version, scale_M)
         return scale_M
 
-    def changed_since(self, version: int) -> Tensor:
-        """Return the rows that hold another rule, or other embeddings, than at a version."""
-        return (self._stamps.rows > version).nonzero()[:, 0].to(self.device)
-
     def add(self, other: RuleBank) -> None:
-        """Append another bank's rules, in amortised time proportional to their number.
+        """Append another bank's rules.
 
         Raises
         ------
@@ -291,48 +275,22 @@ class RuleBank:
             unchanged.
         """
         self._check_change(other)
-        self._row_of.update(zip(other.ids, range(len(self), len(self) + len(other)), strict=True))
-        self._texts_held.update(other.texts)
-        self.ids += other.ids
-        self.texts += other.texts
-        self.parts |= other.parts
-        self.version += 1
-        self.keys.append(other.keys)
-        self.values.append(other.values)
-        self._stamps.append(torch.full((len(other),), self.version))
+        self._become(range(len(self) + len(other)), other)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Drop rules by id; the last rules move into the gaps, so the order of rows is not kept.
+        """Drop rules by id.
 
         Raises
         ------
         KeyError
             If an id is not there; the bank is then unchanged.
         """
-        gone = sorted({self.row(name) for name in listed("ids", ids)})
-        if not gone:
-            return
-        stop = len(self) - len(gone)
-        gaps = [row for row in gone if row < stop]
-        movers = sorted(set(range(stop, len(self))) - set(gone))
-        for row in gone:
-            del self._row_of[self.ids[row]]
-            self._texts_held.remove(self.texts[row])
-            self.parts.pop(self.texts[row], None)
-        into, of = torch.tensor(gaps, dtype=torch.long), torch.tensor(movers, dtype=torch.long)
-        for moved in (self.keys, self.values):
-            moved.move(into, of)
-            moved.cut(stop)
-        for gap, mover in zip(gaps, movers, strict=True):
-            self.ids[gap], self.texts[gap] = self.ids[mover], self.texts[mover]
-            self._row_of[self.ids[gap]] = gap
-        del self.ids[stop:], self.texts[stop:]
-        self.version += 1
-        self._stamps.write(into, torch.tensor(self.version))
-        self._stamps.cut(stop)
+        gone = {self.row(name) for name in listed("ids", ids)}
+        if gone:
+            self._become([row for row in range(len(self)) if row not in gone])
 
     def replace(self, other: RuleBank) -> None:
-        """Replace, in place, the rules that another bank has under the same ids.
+        """Put another bank's rules in the place of those that have the same ids.
 
         Raises
         ------
@@ -340,29 +298,35 @@ class RuleBank:
             If an id or another encoder or width is not the bank's, or another rule has a new text; the bank is then
             unchanged.
         """
-        rows = [self.row(name) for name in other.ids]
-        leaving = {self.texts[row] for row in rows}
-        self._check_change(other, leaving)
-        if not rows:
-            return
-        self._texts_held.difference_update(leaving)
-        self.parts = {text: parts for text, parts in self.parts.items() if text not in leaving} | other.parts
-        self._texts_held.update(other.texts)
-        for row, text in zip(rows, other.texts, strict=True):
-            self.texts[row] = text
+        rows, order = [self.row(name) for name in other.ids], list(range(len(self)))
+        self._check_change(other, {self.texts[row] for row in rows})
+        for number, row in enumerate(rows, len(self)):
+            order[row] = number
+        self._become(order, other)
+
+    @torch.inference_mode(False)  # embeddings that are born in inference mode could not be trained on
+    def _become(self, order: Sequence[int], other: RuleBank | None = None) -> None:
+        """Hold some of the rules that are here and, behind them, another bank's, by number, in this order."""
+        ids, texts, keys, values, new = self.ids, self.texts, self.keys, self.values, 0
+        if other is not None:
+            ids, texts, new = ids + other.ids, texts + other.texts, len(other)
+            keys, values = keys.followed_by(other.keys), values.followed_by(other.values)
+            self.parts = self.parts | other.parts
+        order_M = torch.tensor(order, dtype=torch.long, device=self.device)
+        self.keys, self.values = keys.take(order_M), values.take(order_M)
+        for projection, (weights, version, scale_M) in list(self._scales.items()):
+            scale_M = torch.cat([scale_M, scale_M.new_full((new,), torch.nan)])[order_M.to(scale_M.device)]
+            self._scales[projection] = weights, version, scale_M
+        self.ids, self.texts = [ids[row] for row in order], [texts[row] for row in order]
+        if self.parts:
+            held = {*self.texts}
+            self.parts = {text: parts for text, parts in self.parts.items() if text in held}
         self.version += 1
-        into = torch.tensor(rows)
-        self.keys.write(into, other.keys)
-        self.values.write(into, other.values)
-        self._stamps.write(into, torch.tensor(self.version))
+        vars(self).pop("_row_of", None)
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {name: row for row, name in enumerate(self.ids)}
-
-    @cached_property
-    def _texts_held(self) -> set[str]:
-        return set(self.texts)
 
     def _check_change(self, other: RuleBank, leaving: Collection[str] | None = None) -> None:
         """Refuse rules of another encoder, ids that are not new where no text leaves, and a text's second place."""
@@ -371,10 +335,11 @@ class RuleBank:
                 f"cannot take rules of encoder {other.encoder!r} (width {other.encoder_dim}) into a bank of "
                 f"{self.encoder!r} (width {self.encoder_dim}); encode them with the bank's encoder"
             )
+        staying = {*self.texts}.difference(leaving or ())
         for name, text in zip(other.ids, other.texts, strict=True):
             if leaving is None and name in self._row_of:
                 raise ValueError(f"rule {name!r} is in the bank already; remove it first, or use replace")
-            if text in self._texts_held and text not in (leaving or ()):
+            if text in staying:
                 there = self.ids[self.texts.index(text)]
                 raise ValueError(
                     f"rules {there!r} and {name!r} are the same text, {text!r}; keep one of them"

@@ -109,15 +109,7 @@ def build(
         raise ValueError(f"{links[0]} is a link, which could lead anywhere; remove it")
     encode = EmbeddingCache(reading.open_encoder(), unfinished)
     with progress_bar("texts") as show:
-        bank = RuleBank.from_texts(
-            given.texts,
-            given.conclusions,
-            encode,
-            given.ids,
-            dtype=dtypes[dtype],
-            progress=show,
-            premises=given.premises,
-        )
+        bank = RuleBank.from_rules(given, encode, dtype=dtypes[dtype], progress=show)
     bank.save(out, overwrite)
     shutil.rmtree(unfinished, ignore_errors=True)
     _done(out, bank)
@@ -143,9 +135,8 @@ def add(
 
     like = RuleBank.load(bank).encoder
     given = reading.read(rules)
-    names = [prefix + name for name in given.ids]
-    encode = reading.open_encoder(like)
-    more = RuleBank.from_texts(given.texts, given.conclusions, encode, names, premises=given.premises)
+    given = given._replace(ids=[prefix + name for name in given.ids])
+    more = RuleBank.from_rules(given, reading.open_encoder(like))
     with changed_bank(bank) as held:
         held.add(more)
     _done(bank, held)

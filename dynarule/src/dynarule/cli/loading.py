@@ -72,7 +72,7 @@ def load_rules(path: Path, encoder: str | None, fol: bool, like: str, model: Any
         rules = read_rules(path, fol=fol)  # before an encoder is loaded for nothing
         note_parts(rules)
         encode = rule_encoder(encoder, fol, like=like, model=model, tokenizer=tokenizer)
-        return RuleBank.from_texts(rules.texts, rules.conclusions, encode, rules.ids, premises=rules.premises)
+        return RuleBank.from_rules(rules, encode)
     bank = RuleBank.load(path)
     name = bank.encoder.split("@")[0]
     if (
