@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -205,24 +204,6 @@ def test_several_adapters_are_switched(base, bank, tmp_path):
     assert torch.equal(read(tuned, bank), first)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"encoder_dim": 0}, "encoder_dim must be a whole number from 1 to 1,048,576, got 0"),
-        ({"layer_convention": "1-based"}, r"layer_convention must be one of \('0-based',\), got '1-based'"),
-        ({"confidence_layer": 9}, "confidence_layer 9 is not among the model's layers 0 to 3"),
-        ({"target_modules": ["mlp"]}, r"target_modules must be \['self_attn'\], got \['mlp'\]"),
-        (
-            {"first_layer": 2, "layers_to_transform": [0, 1]},
-            r"\[0, 1\] does not follow from first_layer=2, every=1",
-        ),
-    ],
-)
-def test_wrong_settings_are_refused(changes, message, tiny_model):
-    with pytest.raises(ValueError, match=message):
-        RuleAdapter(tiny_model("llama"), DynaRuleConfig(**({"encoder_dim": WIDTH} | changes)))
-
-
 # An adapter fits the base it was trained for, and no other.
 
 
@@ -231,7 +212,6 @@ def test_wrong_settings_are_refused(changes, message, tiny_model):
     [
         ("llama", {}, "model_type qwen2, this one has llama"),
         ("qwen2", {"num_hidden_layers": 3}, "num_layers 4, this one has 3"),
-        ("qwen2", {"hidden_size": 64}, "hidden_size 48, this one has 64"),
         ("qwen2", {"head_dim": 8}, "query_size 48, this one has 32"),
         ("qwen2", {"tie_word_embeddings": True}, "tied False, this one has True"),
     ],
@@ -346,23 +326,11 @@ def test_unknown_missing_misshapen_and_infinite_tensors_are_named(changes, messa
 
 
 def test_layers_that_read_what_another_found_hold_nothing(tiny_model, tmp_path):
-    """Older files hold projections of theirs, which are read past; of another shape they are refused."""
     config = dynarule_config(WIDTH, 1, first_layer=1, shared_after=True, reading="tokens")
-    tuned = get_peft_model(tiny_model("qwen2"), config)
-    torch.nn.init.normal_(RuleAdapter(tuned)[1].k.weight)
-    tuned.save_pretrained(tmp_path)
-    path = tmp_path / "adapter_model.safetensors"
-    good, place = load_file(path), ".self_attn.dynarule_projection."
-    assert {name.split(place)[0].rsplit(".", 1)[-1] for name in good} == {"1"}
-    older = good | {name.replace(".1.", ".2."): torch.ones_like(value) for name, value in good.items()}
-    save_file(older, path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)
-        again = RuleAdapter(PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path))
-    assert torch.equal(again[1].k.weight, RuleAdapter(tuned)[1].k.weight)
-    save_file(older | {PLACE.format(2, "k.weight"): torch.ones(2, 2)}, path)
-    with pytest.raises(ValueError, match=r"layers\.2.*k\.weight"):
-        PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path)
+    get_peft_model(tiny_model("qwen2"), config).save_pretrained(tmp_path)
+    names = load_file(tmp_path / "adapter_model.safetensors")
+    assert {name.split(".self_attn.")[0].rsplit(".", 1)[-1] for name in names} == {"1"}
+    RuleAdapter(PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path))
 
 
 HUGE = 10**9
@@ -382,38 +350,28 @@ STRANGE = [
         for name in ("num_layers", "hidden_size", "query_size", "head_dim")
     ),
     (of_base(num_layers="4"), "base has num_layers '4'"),
-    (of_base(tied=1), "base has tied 1, expected true or false"),
     (of_base(hidden_size=7), "do not belong together"),
     (with_(base=None), "does not say which base model"),
     (with_(base={"name": "x"}), "damaged"),
     (with_(layer_convention="1-based"), "0-based"),
     (with_(colour="red"), r"unknown keys \['colour'\]; update dynarule"),
     (with_(encoder_dim=HUGE), "encoder_dim must be a whole number from 1 to 1,048,576"),
-    (with_(encoder_dim=True), "encoder_dim must be a whole number"),
-    (with_(encoder_dim=1 << 20), "do not belong together"),
-    (with_(every=1 << 20), "confidence_layer must be a layer that holds rules"),
-    (with_(first_layer=HUGE), "first_layer must be a whole number from 0 to 1,048,576"),
     (with_(confidence_layer=1.5), "confidence_layer must be a whole number"),
     (with_(every=3, confidence_layer=4), r"\(0, 3, 6, ...\), got 4"),
+    (with_(confidence_layer=9), "confidence_layer 9 is not among the model's layers 0 to 3"),
+    (with_(layers_to_transform=[0, 1]), r"\[0, 1\] does not follow from first_layer=0, every=1"),
     (with_(top_k=0), "top_k must be a whole number from 1"),
     (with_(update_scope="most"), "got 'most'"),
     (with_(length_shift=math.inf), "length_shift must be positive"),
-    (with_(length_shift="1"), "damaged"),
     (with_(target_modules="(a+)+$"), "target_modules must be"),
-    (with_(target_modules=[["self_attn"]]), "damaged"),
     (with_(exclude_modules="(a+)+$"), "unknown keys"),
-    (with_(modules_to_save=["lm_head"]), "unknown keys"),
     (with_(layers_to_transform=list(range(100_000))), "layers_to_transform"),
     (with_(trainable_token_indices=list(range(100_000))), "must be the one row of <search>"),
-    (with_(trainable_token_indices={"embed_tokens": ["a"]}), "must be the one row of <search>"),
     (with_(trainable_token_indices={"embed_tokens": [7], "lm_head": [8]}), "must be the one row"),
-    (with_(trainable_token_indices=[-1]), "must be the one row of <search>"),
     (with_(search_token=7), "search_token must not be a int"),
-    (with_(curve=[1] * 100_000), "curve must not be a list"),
     (with_(encoder="x" * (1 << 20)), "bytes: no adapter's"),
     (with_(peft_type="LORA"), "peft_type must be 'DYNARULE', got 'LORA'"),
     (lambda values: [values], "damaged"),
-    (lambda values: None, "damaged"),
 ]
 
 

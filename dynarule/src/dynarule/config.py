@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
 
 import torch
 from huggingface_hub import hf_hub_download
@@ -88,10 +88,6 @@ class DynaRuleConfig(PeftConfig):
     target_modules: set[str] | list[str] = field(default_factory=lambda: set(BLOCKS))
     layers_to_transform: list[int] | None = None  # the layers that hold rules, set from `every`
     trainable_token_indices: list[int] | dict[str, list[int]] | None = None  # vocabulary rows to train
-    reading: ClassVar[str] = "vector"  # what a subclass may set, as the next three
-    search_heads: ClassVar[int] = 0
-    lookahead: ClassVar[int] = 0
-    lookahead_width: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -250,13 +246,10 @@ class DynaRuleConfig(PeftConfig):
         }
         # Of those that a layer may have, the confidence layer's is of one kind, all others' of another.
         own, other = _shapes(self, base, self.confidence_layer), _shapes(self, base, -1)
-        older = _shapes(DynaRuleConfig(encoder_dim=self.encoder_dim), base, -1)
         expected: dict[str, tuple[int, ...]] = {}
         for layer in self.layers(base.num_layers):
             place = f"layers.{layer}.self_attn.dynarule_projection"
-            # Older files hold projections that nothing reads.
-            unread = {name: shape for name, shape in older.items() if f"{place}.{name}" in given}
-            shapes = unread | (own if layer == self.confidence_layer else other)
+            shapes = own if layer == self.confidence_layer else other
             expected |= {f"{place}.{name}": shape for name, shape in shapes.items()}
         rows = self.trainable_token_indices
         for module in rows if isinstance(rows, dict) else ["embed_tokens"] if rows else []:

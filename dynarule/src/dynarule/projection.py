@@ -14,6 +14,7 @@ which is exact. So one matrix of embeddings serves all layers, and a rule costs 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any
 
@@ -80,6 +81,10 @@ class RuleProjection(nn.Module):
     def values(self, embeddings: Tensor) -> Tensor:
         """Project conclusion embeddings (..., P) to values (..., F)."""
         return self.v(embeddings)
+
+    def trained_to_read(self) -> Iterator[nn.Parameter]:
+        """Yield what training through the model moves: all of it."""
+        return self.parameters()
 
     def heads(self, flat: Tensor) -> Tensor:
         """Split (B, K, F) into (B, H, K, D)."""

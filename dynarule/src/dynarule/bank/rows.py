@@ -62,7 +62,9 @@ class SharedRows:
         both = torch.cat([self.different, theirs])
         if self._at is None and other._at is None:
             return SharedRows(both)
-        return SharedRows(both, torch.cat([self.every(), len(self.different) + other.every().to(both.device)]))
+        return SharedRows(
+            both, torch.cat([self.every(), len(self.different) + other.every().to(both.device)])
+        )
 
     def take(self, rules: Tensor) -> SharedRows:
         """Return some of the rules, in this order."""

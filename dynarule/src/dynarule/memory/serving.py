@@ -110,8 +110,6 @@ class RuleMemory(LayerMemory):
         self._chosen: dict[int, Tensor] = {}
         self._search_BT = torch.zeros(0, 0, dtype=torch.bool)
         self._question_BT: Tensor | None = None  # in the forward that reads a prompt
-        self._asked: dict[int, Tensor] = {}  # by each layer at the prompt
-        self._ended_B = self._opens_B = torch.zeros(0, dtype=torch.bool)  # question, answer: at this forward
         self._searches = 0
         self._steps_B = self._first_step_B = torch.zeros(0, dtype=torch.long)
 
@@ -142,13 +140,8 @@ class RuleMemory(LayerMemory):
         if not past_length:
             self._question_BT = self._question(search_BT, attention_mask)
             search_BT = search_BT & ~self._question_BT  # a <search> inside the question is text
-            self._opens_B = (self._question_BT[:, :-1] & search_BT[:, 1:]).any(-1)
-            self._ended_B = self._question_BT[:, -1]
-            self.trace, self._kept, self._asked = [], {}, {}
+            self.trace, self._kept = [], {}
             self._steps_B = torch.zeros(len(input_ids), dtype=torch.long, device=input_ids.device)
-        else:
-            self._opens_B = self._ended_B & search_BT[:, 0]
-            self._ended_B = torch.zeros_like(self._opens_B)
         self._search_BT = search_BT
         self._searches = int(search_BT.sum(-1).max()) if search_BT.numel() else 0
         if self._searches:
@@ -173,8 +166,7 @@ class RuleMemory(LayerMemory):
     def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, float | Tensor]:
         """Return what a layer keeps, selected anew at prefill and at a ``<search>``."""
         if self._question_BT is not None:
-            self._asked[layer] = mean_query(query_BHTD, self._question_BT)
-            self._kept[layer] = self._select(layer, self._asked[layer])
+            self._kept[layer] = self._select(layer, mean_query(query_BHTD, self._question_BT))
         kept, visible = self._kept[layer], None
         if self._searches and layer in self._updated and len(self.bank):
             kept, visible = self._select_again(layer, query_BHTD)
@@ -190,11 +182,8 @@ class RuleMemory(LayerMemory):
             yield number, here_BT.any(-1), here_BT.int().argmax(-1)
 
     def _query(self, layer: int, query_BHTD: Tensor, at_B: Tensor, number: int) -> Tensor:
-        """Return the queries of a ``<search>``, (B, H, D); where a base's own mark opens an answer, the prompt's."""
-        query_BHD = query_BHTD[torch.arange(len(at_B), device=at_B.device), :, at_B]
-        if number > 1 or not self.config.own_mark:
-            return query_BHD  # of a token that is trained for later steps
-        return torch.where(self._opens_B[:, None, None], self._asked[layer].to(query_BHD), query_BHD)
+        """Return the queries of a forward's n-th ``<search>``, (B, H, D): those of its own tokens."""
+        return query_BHTD[torch.arange(len(at_B), device=at_B.device), :, at_B]
 
     def _select_again(self, layer: int, query_BHTD: Tensor) -> tuple[Kept, Tensor | None]:
         """Select at every ``<search>`` of this forward; each token sees the set of the last one before it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -24,17 +25,17 @@ Reading = Literal["vector", "tokens"]
 class PlusConfig(DynaRuleConfig):
     """A `DynaRuleConfig` with what goes beyond the paper; at its defaults it is the paper's."""
 
-    reading: Reading = "vector"  # type: ignore[misc]  # what is read of a kept rule: one value, or its tokens' own states
+    reading: Reading = "vector"  # what is read of a kept rule: one value, or its tokens' own states
     score_weight: float = 0.0  # of a kept rule's score, in the attention to it; 0: none
     score_limit: float | None = None  # most that a score takes from that attention; None: any amount
     together: bool = False  # rules found together are read as one text, as in a prompt
     word_weight: float = 0.0  # of words that text and rules share, in what a search finds; 0: none
     word_stemmer: str = ""  # of Snowball (english, say): goes by words' stems, not letters; "": as written
-    search_heads: int = 0  # type: ignore[misc]  # heads that read the text for a search; 0: its token alone (paper)
+    search_heads: int = 0  # heads that read the text for a search; 0: its token alone (paper)
     search_offsets: int = 0  # tokens told apart around the last step's place in the question
     search_tail: int = 0  # tokens at the end of question and last step that a search tells apart
-    lookahead: int = 0  # type: ignore[misc]  # backward levels from what is asked; 0: none
-    lookahead_width: int = 16  # type: ignore[misc]  # rules that a backward level goes on from
+    lookahead: int = 0  # backward levels from what is asked; 0: none
+    lookahead_width: int = 16  # rules that a backward level goes on from
 
     def validate(self) -> None:
         """Raise ValueError that names the first setting that cannot be."""
@@ -103,3 +104,9 @@ class PlusProjection(RuleProjection):
             if reads:
                 del self.q
         self.to(self.k.weight)
+
+    def trained_to_read(self) -> Iterator[nn.Parameter]:
+        """Yield what training through the model moves; a finder is trained by itself, and stays as it is."""
+        if self.reader is None:
+            return super().trained_to_read()
+        return (value for name, value in self.named_parameters() if name.startswith(("q.", "v.")))

@@ -62,6 +62,8 @@ class PlusMemory(RuleMemory):
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self._context = SearchContext()
+        self._asked: dict[int, Tensor] = {}  # by each layer at the prompt
+        self._ended_B = self._opens_B = torch.zeros(0, dtype=torch.bool)  # question, answer: at this forward
         self._inputs: list[SearchInput] = []  # of the prompt (0) and of each <search> of this forward
         self._results: dict[int, SearchResult] = {}
         self._shifts: dict[
@@ -73,6 +75,13 @@ class PlusMemory(RuleMemory):
         """Take note of a forward's tokens, before its layers run."""
         super().begin(input_ids, attention_mask, past_length)
         self._real_BT = real_tokens(self._search_BT, attention_mask)
+        question_BT, search_BT = self._question_BT, self._search_BT
+        if question_BT is not None:
+            self._asked, self._ended_B = {}, question_BT[:, -1]
+            self._opens_B = (question_BT[:, :-1] & search_BT[:, 1:]).any(-1)
+        else:
+            self._opens_B = self._ended_B & search_BT[:, 0]
+            self._ended_B = torch.zeros_like(self._opens_B)
 
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | RuleTokens | None:
         """Return what a layer's attention reads besides the text, and note what a search will know."""
@@ -115,12 +124,21 @@ class PlusMemory(RuleMemory):
             self._results[row] = SearchResult(dict(zip(rules, scores, strict=True)), read, way, backward)
         return scores_NK, rules_NK
 
+    def _query(self, layer: int, query_BHTD: Tensor, at_B: Tensor, number: int) -> Tensor:
+        """Return the queries of a ``<search>``; where a mark of the base's own opens an answer, the prompt's."""
+        query_BHD = super()._query(layer, query_BHTD, at_B, number)
+        if number > 1 or not self.config.own_mark:
+            return query_BHD  # of a token that is trained for later steps
+        return torch.where(self._opens_B[:, None, None], self._asked[layer].to(query_BHD), query_BHD)
+
     def _select(self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0) -> Kept:
         """Keep each row's best K rules, with what their scores add to those of attention.
 
         A value cannot tell which of several that look alike was meant, and finding does. What a prompt finds is not
         read where a mark of the base's own opens the answer, and searches once more.
         """
+        if not number:
+            self._asked[layer] = query_BHD
         kept = super()._select(layer, query_BHD, has_B, number)
         weight, limit = self.config.score_weight, self.config.score_limit
         if not weight:

@@ -127,7 +127,9 @@ def train_retrieval(
     layer = config.confidence_layer
     if layer is None:
         raise ValueError("training of finding alone needs an adapter with a confidence_layer")
-    if not config.search_heads and hasattr(attention_blocks(model)[layer], "q_norm"):
+    projection = adapter[layer]
+    asks_as_paper = getattr(projection, "reader", None) is None
+    if asks_as_paper and hasattr(attention_blocks(model)[layer], "q_norm"):
         raise ValueError(
             "the model norms its queries, so the paper's cannot be trained alone; set search_heads"
         )
@@ -147,11 +149,11 @@ def train_retrieval(
         known = read_searches(adapter, rows, *asks)
         held = read_searches(adapter, held_out, *asks) if held_out else None
         bank.to(next(model.parameters()).device)
-        projection = adapter[layer]
         finder = Finder(projection, bank.keys_MP.float(), bank.values_MP.float(), known)
         if recipe.look_up:
             finder.look_up(known, recipe.temperature)
-        loop = RetrievalLoop(finder, known, held, premises, recipe, config.lookahead, config.lookahead_width)
+        levels = () if finder.ahead is None else (config.lookahead, config.lookahead_width)  # type: ignore[attr-defined]
+        loop = RetrievalLoop(finder, known, held, premises, recipe, *levels)
         log = loop.train(folder, done, report)
         finder.fold_into(projection)
         config.encoder = bank.encoder

@@ -47,8 +47,8 @@ class RetrievalLoop:
         held_out: Searches | None,
         premises: Sequence[Any],
         recipe: RetrievalRecipe,
-        levels: int,
-        width: int,
+        levels: int = 0,
+        width: int = 0,
     ) -> None:
         self.finder, self.known, self.held_out, self.recipe = finder, known, held_out, recipe
         self.levels, self.width = levels, width

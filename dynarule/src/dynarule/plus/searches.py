@@ -140,7 +140,7 @@ def read_searches(
         row = rows[number]
         places, gold = [tokens.prompt - 1, *tokens.search], tokens.gold
         if len(gold) > len(row["steps"]):  # one of the first two is read by no step
-            del places[0 if config.search_heads else 1]
+            del places[0 if getattr(config, "search_heads", 0) else 1]  # the paper's settings have none
             gold = gold[1:]
         chain = _family(row) in ("", "multi_hop", "unknown")
         for step, (place, wanted) in enumerate(zip(places, gold, strict=True)):

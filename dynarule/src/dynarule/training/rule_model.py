@@ -54,7 +54,7 @@ class RuleModel(nn.Module):
                 "(or bitsandbytes' 4 bits, which on a CPU must be loaded anew after they have answered)"
             )
         # Before the base, which holds it: names begin with adapter.
-        self.adapter = adapter.float().requires_grad_(True)
+        self.adapter = adapter.float().requires_grad_(False)
         self.search = nn.ParameterList(search_rows)
         for row in self.search:
             row.data = row.data.float()
@@ -63,11 +63,10 @@ class RuleModel(nn.Module):
         if recipe.embedding == "full":
             for matrix in (base.get_input_embeddings(), base.get_output_embeddings()):  # type: ignore[operator]
                 matrix.weight.requires_grad_(True)
-        self.projections: list[Any] = list(adapter.projections().values())
-        if adapter.config.search_heads:  # a finder is trained by itself, and reading leaves it as it is
-            layer: Any = adapter.config.confidence_layer
-            for name, parameter in adapter[layer].named_parameters():
-                parameter.requires_grad_(name.startswith(("q.", "v.")))
+        self.projections = list(adapter.projections().values())
+        for projection in self.projections:
+            for parameter in projection.trained_to_read():
+                parameter.requires_grad_(True)
         if "whiten" in recipe.additions:
             whiten(self.projections, bank)
         own_steps = recipe.stage == 1 and "steps" in recipe.additions
