@@ -116,6 +116,16 @@ def test_score_of_right_and_wrong_outputs(outputs):
     assert list(json.loads(chosen.output)["subtasks"]) == ["multi_rule_3"]
 
 
+def test_answers_to_another_version_are_refused_by_name(outputs):
+    refused = run("score", outputs(), "--scale", "tiny", "--data-version", "1.2")
+    assert refused.exit_code == 2 and "'single_rule-test-0000000' of data 1.1" in refused.output
+    row = question_table("single_rule", "test", "tiny", version="1.2").to_pylist()[0]
+    assert row["id"] == "single_rule-test-1.2-0000000"
+    file = outputs()
+    file.write_text(json.dumps({"id": row["id"], "output": ""}))
+    assert "of data 1.2, and is scored against data 1.1" in " ".join(run("score", file).output.split())
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

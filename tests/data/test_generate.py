@@ -267,16 +267,41 @@ def dial_hashes() -> dict[str, str]:
     return hashes | {f"{name}/test": lines_hash(table) for name, table in tables.items()}
 
 
+def kind_hashes():
+    """Hash tiny worlds of data 1.2 whole: questions of every kind, in usual and in other words."""
+    settings = [
+        Dials(),
+        Dials(hops=3, compare=True, exceptions=2, words=0.5),
+        Dials(hops=3, unknown=True, words=1.0),
+    ]
+    hashes = {}
+    for dials in settings:
+        made = {"scale": "tiny", "version": "1.2", "dials": dials}
+        asked = [
+            question_table(name, split, **made)
+            for split in ("test", "mini", "unseen")
+            for name in subtasks_of(dials)
+        ]
+        hashes[str(dials)] = lines_hash(rule_table(**made), *asked)
+    return hashes
+
+
 @pytest.mark.parametrize(
-    ("scale", "hashes"), [("tiny", tiny_hashes), ("paper", paper_hashes), ("dials", dial_hashes)]
+    ("scale", "version", "hashes"),
+    [
+        ("tiny", VERSION, tiny_hashes),
+        ("paper", VERSION, paper_hashes),
+        ("dials", VERSION, dial_hashes),
+        ("kinds", "1.2", kind_hashes),
+    ],
 )
-def test_tables_are_those_of_this_generator_version(scale, hashes):
+def test_tables_are_those_of_this_generator_version(scale, version, hashes):
     """Compare with tests/data/golden. If the data is meant to change, add a version and run
 
     RULEWORLD_UPDATE_GOLDEN=1 pytest tests/data/test_generate.py -k generator_version
     """
-    path = GOLDEN / f"{scale}-{VERSION}.json"
-    found = {"generator_version": f"{VERSION}.0", "tables": hashes()}
+    path = GOLDEN / f"{scale}-{version}.json"
+    found = {"generator_version": f"{version}.0", "tables": hashes()}
     if os.environ.get("RULEWORLD_UPDATE_GOLDEN") == "1":
         path.write_text(json.dumps(found, indent=1) + "\n")
     golden = json.loads(path.read_text())

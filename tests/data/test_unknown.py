@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +75,15 @@ def test_a_tenth_is_missing_and_would_be_the_answer(dials):
                 if gap and row["steps"][-1]["state"].startswith("Has"):  # a rule of the chain
                     gaps.setdefault(gap.pop(), set()).add(split)
     assert len(gaps) > 20 and all(len(splits) == 1 for splits in gaps.values())
+
+
+def test_who_always_says_unknown_has_half_of_every_fold():
+    for hops in (1, 2, 3):
+        rows = question_table(f"unknown_{hops}", "mini", dials=DIALS[0]).to_pylist()
+        folds = Counter((row["fold"], row["answers"] == ["unknown"]) for row in rows)
+        assert folds == dict.fromkeys(product(range(5), (False, True)), 5)
+        places = [i % 10 for i, row in enumerate(rows) if row["answers"] == ["unknown"]]
+        assert len(set(places)) == 10 and len({row["id"] for row in rows}) == 50
 
 
 def test_a_part_of_a_world_leaves_out_a_part_of_what_the_whole_one_does():

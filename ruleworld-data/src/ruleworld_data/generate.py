@@ -23,6 +23,7 @@ from .spec import (
     PAPER_POINT,
     RULE_SPLITS,
     SCALES,
+    UNKNOWN,
     VERSION,
     Dials,
     WorldSpec,
@@ -91,7 +92,13 @@ def _mini(spec: WorldSpec, subtask: str) -> pa.Table:
     """Return the paper's protocol: 5 seeds x 10 of the test questions; ``fold`` tells the seed."""
     test = question_table(subtask, "test", spec.scale, spec.seed, version=spec.version, dials=spec.dials)
     size = MINI_FOLDS * MINI_FOLD_SIZE
-    picked = Stream("mini", spec.seed, subtask).permutation(len(test))[:size]
+    picked = Stream("mini", spec.seed, subtask).permutation(len(test))
+    if subtask.startswith("unknown"):  # half of each fold has no answer, as half of test
+        unknown = np.array([answers == [UNKNOWN] for answers in test["answers"].to_pylist()])[picked]
+        halves = [picked[unknown == which].reshape(-1, MINI_FOLD_SIZE // 2)[:MINI_FOLDS] for which in (0, 1)]
+        order = Stream("mini order", spec.seed, subtask).words(size).reshape(MINI_FOLDS, -1).argsort(axis=1)
+        picked = np.take_along_axis(np.hstack(halves), order, axis=1).ravel()
+    picked = picked[:size]
     fold = np.arange(size, dtype=np.int8) // MINI_FOLD_SIZE
     table = test.take(pa.array(picked))
     return table.set_column(table.schema.get_field_index("fold"), "fold", pa.array(fold))

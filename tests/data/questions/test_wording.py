@@ -124,7 +124,8 @@ def test_data_1_2_has_one_reading(name):
     found = [i for i, row in enumerate(old) if re.search(pattern, row["question"]) and also(row)]
     assert found and not [new[i]["question"] for i in found if re.search(pattern, new[i]["question"])]
     for row, other in zip(old, new, strict=True):
-        assert row | {"question": other["question"]} == other
+        number = row["id"].rpartition("-")[2]
+        assert row | {"question": other["question"], "id": f"{subtask}-test-1.2-{number}"} == other
 
 
 def test_rules_of_data_1_2_say_who_has_what():

@@ -10,7 +10,7 @@ from ruleworld_data.io import build, build_stats
 from ruleworld_data.scoring.answers import same_answer
 from ruleworld_data.spec import Dials, subtasks_of
 from ruleworld_data.text import parse_rule_fol, parse_rule_nl
-from ruleworld_data.world import load_vocabulary
+from ruleworld_data.world import load_vocabulary, with_object
 from ruleworld_data.world.forms import FORMS, load_forms
 
 ALL = Dials(hops=5, conjunction=2, thresholds=True, exceptions=2)
@@ -49,6 +49,14 @@ def test_usual_names_are_those_of_the_vocabulary():
     assert tuple(forms.entity(i, 0) for i in range(960)) == words.entities
     assert tuple(forms.state(i, 0) for i in range(1664)) == words.states
     assert [forms.attribute(i, 0) for i in range(4096)] == list(words.plural_of.items())
+
+
+def test_a_pronoun_stands_before_the_particle():
+    """One picks it up, and does not pick up it."""
+    forms = load_forms()
+    texts = [with_object(forms.action(i, form).third, "it") for i in range(100) for form in range(FORMS)]
+    assert "picks it up" in texts and "hems it in" in texts
+    assert not [text for text in texts if re.search(r" (?:up|out|off|down|along|away|together) it$", text)]
 
 
 def test_every_rule_is_read_back(dials):

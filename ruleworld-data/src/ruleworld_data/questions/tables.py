@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..io.schema import QUESTION_SCHEMA
-from ..spec import VERSION
+from ..spec import VERSION, VERSIONS
 from ..world import Key, RuleBlock, Stream, World
 from ..world.forms import QUESTION_NAMES, draw_forms
 from .scene import Hop, Scene, Step
@@ -81,11 +81,12 @@ class Origin:
         return [proofs[i] for i in order.tolist()]
 
     def identity(self, start: int, stop: int) -> dict[str, pa.Array]:
-        """Return the columns that name rows ``[start, stop)``."""
+        """Return the columns that name rows ``[start, stop)``; after 1.1 ids name the version, too."""
+        version = () if self.version == VERSIONS[0] else (self.version,)
         index = pc.utf8_lpad(pa.array(np.arange(start, stop)).cast(pa.string()), 7, "0")
         constant = pa.array(np.zeros(stop - start, dtype=np.int32))
         return {
-            "id": pc.binary_join_element_wise(f"{self.subtask}-{self.split}-", index, ""),
+            "id": pc.binary_join_element_wise("-".join([self.subtask, self.split, *version]), index, "-"),
             "subtask": pa.DictionaryArray.from_arrays(constant, [self.subtask]),
             "world_id": pa.DictionaryArray.from_arrays(constant, [self.world.world_id]),
         }

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..spec import ALL_SUBTASKS, SUBTASKS, WorldSpec, check_name
+from ..spec import ALL_SUBTASKS, SUBTASKS, VERSIONS, WorldSpec, check_name
 from .answers import SCORER_VERSION, Score, score_output
 from .predictions import read_confidences, read_predictions
 from .selective import risk_coverage_area, selective_means, selective_scores
 
 NAMES_SHOWN = 5
+_NUMBER = re.compile(r"-[a-z]+(?:-(\d+\.\d+))?-\d{7}")
+"""How a question's id ends: split, version of the data but for 1.1, row."""
 RATES = ("exact_match", "strict_match", "length_mismatch", "missing_box")
 PAPER_GROUPS = {
     "single": SUBTASKS[:1],
@@ -36,13 +39,20 @@ def score_file(
     Raises
     ------
     FileNotFoundError, ValueError
-        For a bad file, or ids that do not fit the questions.
+        For a bad file, ids that do not fit the questions, or that are of another version of the data.
     """
     from ..generate import question_table
 
     for subtask in subtasks or []:
         check_name("sub-task", subtask, ALL_SUBTASKS)
     predictions = read_predictions(path)
+    for name in predictions:
+        version = (end[1] or VERSIONS[0]) if (end := _NUMBER.search(name)) else spec.version
+        if version != spec.version:
+            raise ValueError(
+                f"{path} answers {name!r} of data {version}, and is scored against data {spec.version}; type "
+                f"--data-version {version}"
+            )
     wanted = set(subtasks or (question_id.split("-", 1)[0] for question_id in predictions))
     chosen = [name for name in ALL_SUBTASKS if name in wanted]
     if not chosen:
