@@ -55,6 +55,8 @@ class AdapterRecipe:
     """Everything that decides an adapter's weights, besides base, method and form."""
 
     stages: tuple[dict[str, Any], ...]  # stage 1 or 2 and changes of the paper's recipe, or "retrieval"
+    begin: str | None = None  # an adapter beside the base whose search is taken, such as dynarule-plus
+    dtype: str = "float32"  # of the base in training; what is trained is float32
     scale: str = "paper"  # world of the training questions
     data: str = DATA_VERSION  # version of the data that the base knows the words of
     training_seed: int = 0  # of first weights, batches and pools
@@ -96,7 +98,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
     CONFIGS[method](1, **memory)  # refuses an impossible setting before rules are encoded
     base = base_folder(model_name)
     model, tokenizer = load_fresh(base)
-    model.float()
+    model.to(getattr(torch, recipe.dtype))
     # no card names a folder of this machine, nor takes it for a name on a hub
     model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
     mark = step_mark(model_name, tokenizer)
@@ -117,6 +119,8 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
         adapter = dynarule.RuleAdapter(model, CONFIGS[method](bank.encoder_dim, **memory))
         if method == PLUS:
             adapter.config.search_token = mark
+        if recipe.begin is not None:
+            adapter.load(base.parent / f"{recipe.begin}-{form}")
         curve, searching = None, False
         for number, plan in enumerate(plans, 1):
             finding = isinstance(plan, RetrievalRecipe)

@@ -177,7 +177,10 @@ class _Merged(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        *text, text_bias, rule_query, rule_key, rule_value, seen_bias, out, lse = ctx.saved_tensors
+        dtype, wide = grad.dtype, torch.promote_types(grad.dtype, torch.float32)
+        # The kernel takes four times as long for the gradient of halves as for that of floats.
+        grad, *saved = (None if part is None else part.to(wide) for part in (grad, *ctx.saved_tensors))
+        *text, text_bias, rule_query, rule_key, rule_value, seen_bias, out, lse = saved
         causal, scale, shift = ctx.settings
         of_text = _flash_backward(grad, *text, out, lse, 0.0, causal, attn_mask=text_bias, scale=scale)
         # The kernel knows no shift: exp(s + shift - lse) = exp(s - (lse - shift)).
@@ -185,7 +188,7 @@ class _Merged(torch.autograd.Function):
         of_rules = _flash_backward(
             grad, *rules, out, lse - shift, 0.0, False, attn_mask=seen_bias, scale=scale
         )
-        return (*of_text, *of_rules, None, None, None, None, None)
+        return (*(part.to(dtype) for part in (*of_text, *of_rules)), None, None, None, None, None)
 
 
 def _all_heads(text_BGSD: Tensor, heads: int) -> Tensor:

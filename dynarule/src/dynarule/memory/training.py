@@ -7,6 +7,7 @@ step come out for the loss. Without ``top_k`` all M rules are attended in every 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -52,8 +53,9 @@ class TrainingMemory(LayerMemory):
         Attend to all M rules whatever the adapter's ``top_k`` is (stage 1).
     all_scores : bool
         Score all M rules for the loss, not the kept ones alone, which all but a few rules of a large pool never are.
-    own_steps : bool
-        Each token reads the gold rules of its step alone, as a search leaves them.
+    steps : dict of str to float or None
+        Each token reads the gold rules of its step, as a search leaves them, with others that its scores weigh down:
+        settings of the addition ``steps``, see `dynarule.training.recipe.ADDITIONS`.
 
     Attributes
     ----------
@@ -72,15 +74,16 @@ class TrainingMemory(LayerMemory):
         prompt_queries: bool = False,
         all_rules: bool = False,
         all_scores: bool = False,
-        own_steps: bool = False,
+        steps: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(adapter)
         self.prompt_queries, self.all_rules, self.all_scores = prompt_queries, all_rules, all_scores
-        self.own_steps = own_steps
+        self.steps = steps
         self.measure = False
         self.scores: StepScores | None = None
         self.kept: dict[int, Tensor] = {}
         self._loaded: RuleBatch | None = None
+        self._of_steps: tuple[Tensor, Tensor] | None = None
 
     @property
     def batch(self) -> RuleBatch:
@@ -115,7 +118,7 @@ class TrainingMemory(LayerMemory):
         super().begin(input_ids, attention_mask, past_length)
         if past_length:
             raise ValueError("a training memory reads whole sequences; generate with RuleMemory")
-        self.scores, self.kept = None, {}
+        self.scores, self.kept, self._of_steps = None, {}, None
         if self._loaded is None:
             return
         question_BT = self.batch.question_BT
@@ -144,19 +147,35 @@ class TrainingMemory(LayerMemory):
         if layer == self.config.confidence_layer:
             scores = self._score(projection, query_BHTD, key_BKF, rows_BK)
             self.scores = self.scores or scores
-        visible_BTK = self._of_steps(rows_BK) if self.own_steps else None
-        shift = self.length_shift(rows_BK.shape[1])
+        visible_BTK: Tensor | None = None
+        shift: float | Tensor = self.length_shift(rows_BK.shape[1])
+        if self.steps is not None:  # stage 1 keeps the same rules in every layer
+            self._of_steps = self._of_steps or self._as_found(rows_BK, self.steps)
+            visible_BTK, shift = self._of_steps
         return projection.heads(key_BKF), projection.heads(value_BKF), visible_BTK, shift
 
-    def _of_steps(self, rows_BK: Tensor) -> Tensor:
-        """Return which kept rules are gold in each token's step: (B, T, K); none before a mark of the base's own."""
+    def _as_found(self, rows_BK: Tensor, steps: Mapping[str, float]) -> tuple[Tensor, Tensor]:
+        """Return what a search before each step may have kept, and by how much each rule is weighed down.
+
+        Which rules each token reads, (B, T, K), none before a mark of the base's own; and what is added to their
+        scores, (B, 1, 1, K): often a little for several rules of a step, and for others as much as a search would.
+        """
         batch = self.batch
         places_T = torch.arange(batch.question_BT.shape[1], device=rows_BK.device)
         begun_BTS = (batch.search_BS[:, None] <= places_T[:, None]) & (batch.search_BS[:, None] >= 0)
         gold_BSK = (rows_BK[:, None, :, None] == batch.gold_BSG[:, :, None]).any(-1)
+        other_BK, several_BS1 = ~gold_BSK.any(1), gold_BSK.sum(-1, keepdim=True) > 1
+        random_BK = torch.rand(other_BK.shape, device=rows_BK.device)
+        apart_BK = (gold_BSK & several_BS1).any(1) & (torch.rand_like(random_BK) < 0.5)
+        shift_BK = -steps["spread"] * random_BK * apart_BK
+        shift_BK -= torch.where(other_BK, steps["from"] + (steps["to"] - steps["from"]) * random_BK, 0)
+        drawn_BSK = torch.rand(gold_BSK.shape, device=rows_BK.device) * other_BK[:, None]
+        beside = drawn_BSK.topk(min(int(steps["beside"]), rows_BK.shape[1]), dim=-1)
+        read_BSK = gold_BSK.scatter(-1, beside.indices, True) & (gold_BSK | other_BK[:, None])
         if self.config.own_mark:
-            gold_BSK[:, 0] = False
-        return gold_BSK[torch.arange(len(rows_BK), device=rows_BK.device)[:, None], begun_BTS.sum(-1)]
+            read_BSK[:, 0] = False
+        rows_B1 = torch.arange(len(rows_BK), device=rows_BK.device)[:, None]
+        return read_BSK[rows_B1, begun_BTS.sum(-1)], shift_BK[:, None, None]
 
     def _keeps_all(self) -> bool:
         top_k = self.config.top_k

@@ -69,9 +69,9 @@ class RuleModel(nn.Module):
                 parameter.requires_grad_(True)
         if "whiten" in recipe.additions:
             whiten(self.projections, bank)
-        own_steps = recipe.stage == 1 and "steps" in recipe.additions
+        steps = recipe.additions.get("steps") if recipe.stage == 1 else None
         self.memory = TrainingMemory(
-            adapter, recipe.pool_queries == "prompt", recipe.stage == 1, recipe.negatives == "pool", own_steps
+            adapter, recipe.pool_queries == "prompt", recipe.stage == 1, recipe.negatives == "pool", steps
         )
 
     @contextmanager
