@@ -1,9 +1,7 @@
-"""Runs as a repository carries them: three files a folder, of what scores and statistics need.
+"""Runs as a repository carries them: two files a folder, of what scores and statistics need.
 
-``results.json``
-    Every run's results, one a line, without the estimates of its parts; environments once.
-``scores.parquet``
-    Those estimates: a row per run, metric and part (a sub-task, a group of them, a step, a rule type).
+``results.jsonl.zst``
+    Every run's results, one a line.
 ``samples.parquet``
     A row per question and run: what was written, and at which rank of each search each gold rule came. Traces, other
     rules that were found, and times are left out; running the recipe again makes them.
@@ -14,8 +12,7 @@ A packed run is addressed like the folder of a run, as ``FOLDER/RUN_ID``.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +27,7 @@ from .scoring import score
 if TYPE_CHECKING:
     import pyarrow as pa
 
-RESULTS, SCORES, SAMPLES = "results.json", "scores.parquet", "samples.parquet"
+RESULTS, SAMPLES = "results.jsonl.zst", "samples.parquet"
 UNKNOWN_RULE = -1
 """Stands in a packed ranking for every rule that is not gold."""
 ZSTD_LEVEL = 19
@@ -45,6 +42,8 @@ def is_packed(folder: Path) -> bool:
 
 def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[Sample]]]) -> None:
     """Write runs, each with its samples, into a folder; the same runs give the same bytes."""
+    import pyarrow as pa
+
     runs = sorted(runs, key=lambda run: run[0]["run_id"])
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
@@ -55,31 +54,23 @@ def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[
     # Answers to one question are alike, so side by side they compress best.
     rows.sort(key=lambda row: (row["id"], row["run_id"]))
     _write(folder / SAMPLES, rows)
-    _write(folder / SCORES, [row for results, _ in runs for row in _estimates(results)])
-    write_whole(folder / RESULTS, _text([results for results, _ in runs]))
+    lines = "".join(json.dumps(results, ensure_ascii=False, allow_nan=False) + "\n" for results, _ in runs)
+    write_whole(folder / RESULTS, pa.Codec("zstd", ZSTD_LEVEL).compress(lines.encode(), asbytes=True))
 
 
 def packed_results(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     """Return the results of all runs that a folder holds, or of one, unchecked; a ValueError if a file is damaged."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        content = from_json((folder / RESULTS).read_bytes())
-        runs = {run["run_id"]: run for run in content["runs"] if run_id in (None, run["run_id"])}
-        parts = {(name, *key): part for name, run in runs.items() for *key, part in _parts(run)}
-        rows = None if run_id is None else [("run_id", "=", run_id)]
-        for row in pq.read_table(folder / SCORES, filters=rows).to_pylist():
-            run_id, metric, kind, part = (row.pop(name) for name in ("run_id", "metric", "kind", "part"))
-            parts[run_id, metric, kind][part] = row
-        for run in runs.values():
-            run["environment"] = deepcopy(content["environments"][run["environment"]])
+        with pa.CompressedInputStream(pa.OSFile(str(folder / RESULTS)), "zstd") as file:
+            runs = [from_json(line) for line in file.read().splitlines()]
+        return [run for run in runs if run_id in (None, run["run_id"])]
     except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
         raise ValueError(
             f"{folder} is no folder of packed runs ({in_words(error)}); pack them again: rwbench report RUNS --pack "
             f"{folder}"
         ) from None
-    return list(runs.values())
 
 
 def packed_samples(folder: Path, results: Mapping[str, Any]) -> list[Sample]:
@@ -141,37 +132,6 @@ def _ranking(ranks: Sequence[int], gold: Sequence[int]) -> list[int]:
 
 def _known(columns: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (columns or {}).items() if value is not None}
-
-
-def _parts(results: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield metric, kind of part, and part -> estimate."""
-    for metric, values in results["metrics"].items():
-        for kind in ("by_subtask", "by_group"):
-            yield metric, kind, values[kind]
-    for kind, by_metric in results["details"].items():
-        for metric, parts in by_metric.items():
-            yield metric, kind, parts
-
-
-def _estimates(results: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for metric, kind, parts in _parts(results):
-        names = {"run_id": results["run_id"], "metric": metric, "kind": kind}
-        for part, estimate in parts.items():
-            yield {**names, "part": part, **estimate}
-
-
-def _text(runs: Sequence[Mapping[str, Any]]) -> str:
-    """Return results.json: one environment, one run a line."""
-    environments: dict[str, int] = {}
-    lines = []
-    for results in runs:
-        run = deepcopy(dict(results))
-        for *_, parts in _parts(run):
-            parts.clear()
-        run["environment"] = environments.setdefault(canonical_json(run["environment"]), len(environments))
-        lines.append(json.dumps(run, ensure_ascii=False, allow_nan=False, separators=(",", ":")))
-    blocks = (("environments", ",\n".join(environments)), ("runs", ",\n".join(lines)))
-    return "{" + ",\n".join(f'"{name}": [\n{block}\n]' for name, block in blocks) + "}\n"
 
 
 def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -14,6 +14,7 @@ from ruleworld_data.scoring import SELECTIVE
 from typing_extensions import TypedDict
 
 from ..spec import RunSpec, in_words
+from .packed import RESULTS as PACKED_RESULTS
 from .packed import SAMPLES as PACKED_SAMPLES
 from .packed import is_packed, packed_results, packed_samples
 from .samples import OPEN, SAMPLES_FILE, STRICT, Sample, read_samples
@@ -195,8 +196,8 @@ def read_results(folder: Path) -> Results | None:
 def find_results(folder: Path) -> list[Results]:
     """Return the results of all runs in and below a folder, packed ones included, by folder name."""
     runs = [] if folder.is_dir() else _packed(folder.parent, folder.name)
-    for path in sorted(folder.glob(f"**/{FILE_NAME}")):
-        if is_packed(path.parent):
+    for path in sorted([*folder.glob(f"**/{FILE_NAME}"), *folder.glob(f"**/{PACKED_RESULTS}")]):
+        if path.name == PACKED_RESULTS:
             runs += _packed(path.parent)
         elif (results := read_results(path.parent)) is not None:
             runs.append(results)
