@@ -7,7 +7,6 @@ with ``questions.jsonl`` and ``rules.csv`` or ``rules.txt``, which `dynarule boo
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,9 +45,9 @@ class BookSource(DataSource):
         """Hash of the books' files: other texts are other data."""
         digest = hashlib.sha256()
         for book in self.books:
-            for name in (RULES_FILE, QUESTIONS_FILE):
-                digest.update((book_folder(book) / name).read_bytes())
-        return BOOKS_DATA + digest.hexdigest()[:HASH_DIGITS]
+            for path in self._files(book):
+                digest.update(path.read_bytes())
+        return self._prefix + digest.hexdigest()[:HASH_DIGITS]
 
     @property
     def subtasks(self) -> tuple[str, ...]:
@@ -58,7 +57,7 @@ class BookSource(DataSource):
     @property
     def pool_size(self) -> int:
         """Rules of a book; all have as many."""
-        return len(book_rules(self.books[0]))
+        return len(self._rules(self.books[0]))
 
     def _table(self, config: str, split: str) -> pa.Table:
         """Return the rules of all books (``world_id`` says of which), or the questions of one."""
@@ -66,32 +65,51 @@ class BookSource(DataSource):
 
         if config != "rules":
             return pa.Table.from_pylist(self._questions(config))
-        return pa.Table.from_pylist([row for book in self.books for row in self._rules(book)])
+        rows = [(book, *rule) for book in self.books for rule in self._rules(book)]
+        names = {"type": "rule", "fol": ""}  # there is no logic of these rules
+        return pa.Table.from_pylist(
+            [
+                {"id": number, "world_id": book, "nl": text, "conclusion_nl": conclusion, **names}
+                for number, (book, _, text, conclusion) in enumerate(rows)
+            ]
+        )
 
-    def _first_id(self, book: str) -> int:
-        return self.books.index(book) * self.pool_size
+    @property
+    def _prefix(self) -> str:
+        return BOOKS_DATA
 
-    def _rules(self, book: str) -> list[dict[str, Any]]:
+    def _files(self, book: str) -> tuple[Path, Path]:
+        """Return the files of a book's rules and questions."""
+        return book_folder(book) / RULES_FILE, book_folder(book) / QUESTIONS_FILE
+
+    def _rules(self, book: str) -> list[tuple[str, str, str]]:
+        """Return id, text and conclusion of each rule."""
         from dynarule.bank import conclusion_of
 
-        names = {"world_id": book, "type": "rule", "fol": ""}  # there is no logic of these rules
-        return [
-            {"id": number, "nl": text, "conclusion_nl": conclusion_of(text), **names}
-            for number, text in enumerate(book_rules(book), self._first_id(book))
-        ]
+        return [(str(place), text, conclusion_of(text)) for place, text in enumerate(book_rules(book))]
 
     def _questions(self, book: str) -> list[dict[str, Any]]:
-        lines = (book_folder(book) / QUESTIONS_FILE).read_text(encoding="utf-8").splitlines()
-        first = self._first_id(book)
-        rows = []
-        for number, row in enumerate(map(json.loads, lines), 1):
-            steps = [
-                {"rule_ids": [first + int(rule) for rule in step["rule_ids"]], "nl": step["text"], "fol": ""}
-                for step in row["steps"]
-            ]
+        from dynarule.books import read_questions
+
+        rules_file, questions_file = self._files(book)
+        first = self.books.index(book) * self.pool_size
+        number_of = {name: number for number, (name, *_) in enumerate(self._rules(book), first)}
+        made = []
+        for number, row in enumerate(read_questions(questions_file), 1):
+            steps = []
+            for step in row.get("steps") or []:
+                ids = [str(name) for name in step["rule_ids"]]
+                if missing := [name for name in ids if name not in number_of]:
+                    raise ValueError(
+                        f"question {number} needs rule {missing[0]!r}, which {rules_file} does not have; ids are "
+                        "those of its column id, else line numbers from 1"
+                    )
+                steps.append(
+                    {"rule_ids": [number_of[name] for name in ids], "nl": step.get("text", ""), "fol": ""}
+                )
             names = {"id": f"{book}-{number:02}", "subtask": book, "world_id": book, "fold": 0}
-            rows.append(row | names | {"steps": steps})
-        return rows
+            made.append(row | names | {"steps": steps})
+        return made
 
 
 @dataclass(frozen=True)
@@ -109,77 +127,32 @@ class OwnBook(BookSource):
                 f"dynarule book questions {folder}"
             )
         name = re.sub(r"\W+", "_", folder.resolve().name).strip("_").lower() or "book"
-        rows = _read_questions(folder / QUESTIONS_FILE)
+        rows = cls(folder=folder, books=(name,))._questions(name)
         # what may be refused is scored by what is refused, too
         unknown = any(row["answers"] == [UNKNOWN] for row in rows)
         return cls(folder=folder, books=(f"unknown_{name}" if unknown else name,))
 
     @property
-    def data(self) -> str:
-        """Hash of the book's files."""
-        digest = hashlib.sha256()
-        for path in (self._rules_file, self._folder / QUESTIONS_FILE):
-            digest.update(path.read_bytes())
-        return OWN_BOOK + digest.hexdigest()[:HASH_DIGITS]
-
-    @property
-    def pool_size(self) -> int:
-        """Rules of the book."""
-        return len(self._read_rules().ids)
-
-    @property
     def names_rules(self) -> bool:
         """Whether every question that has an answer says which rules it needs."""
-        rows = _read_questions(self._folder / QUESTIONS_FILE)
-        return all(row.get("steps") for row in rows if row["answers"] != [UNKNOWN])
+        rows = self._questions(self.books[0])
+        return all(row["steps"] for row in rows if row["answers"] != [UNKNOWN])
 
     @property
-    def _folder(self) -> Path:
+    def _prefix(self) -> str:
+        return OWN_BOOK
+
+    def _files(self, book: str) -> tuple[Path, Path]:
         assert self.folder is not None
-        return self.folder
+        table = self.folder / "rules.csv"
+        rules = table if table.is_file() else self.folder / RULES_FILE
+        return rules, self.folder / QUESTIONS_FILE
 
-    @property
-    def _rules_file(self) -> Path:
-        table = self._folder / "rules.csv"
-        return table if table.is_file() else self._folder / RULES_FILE
-
-    def _read_rules(self) -> Any:
+    def _rules(self, book: str) -> list[tuple[str, str, str]]:
         from dynarule.bank import read_rules
 
-        return read_rules(self._rules_file)
-
-    def _rules(self, book: str) -> list[dict[str, Any]]:
-        rules = self._read_rules()
-        names = {"world_id": book, "type": "rule", "fol": ""}
-        return [
-            {"id": number, "nl": text, "conclusion_nl": conclusion, **names}
-            for number, (text, conclusion) in enumerate(zip(rules.texts, rules.conclusions, strict=True))
-        ]
-
-    def _questions(self, book: str) -> list[dict[str, Any]]:
-        number_of = {name: number for number, name in enumerate(self._read_rules().ids)}
-        made = []
-        for number, row in enumerate(_read_questions(self._folder / QUESTIONS_FILE), 1):
-            steps = []
-            for step in row.get("steps") or []:
-                ids = [str(name) for name in step["rule_ids"]]
-                if missing := [name for name in ids if name not in number_of]:
-                    raise ValueError(
-                        f"question {number} needs rule {missing[0]!r}, which {self._rules_file} does not have; ids are "
-                        "those of its column id, else line numbers from 1"
-                    )
-                steps.append(
-                    {"rule_ids": [number_of[name] for name in ids], "nl": step.get("text", ""), "fol": ""}
-                )
-            names = {"id": f"{book}-{number:03}", "subtask": book, "world_id": book, "fold": 0}
-            made.append(row | names | {"steps": steps})
-        return made
-
-
-def _read_questions(path: Path) -> list[dict[str, Any]]:
-    from dynarule.books import read_questions
-
-    return read_questions(path)
+        rules = read_rules(self._files(book)[0])
+        return list(zip(rules.ids, rules.texts, rules.conclusions, strict=True))
 
 
 def source_of(spec: RunSpec) -> DataSource:
