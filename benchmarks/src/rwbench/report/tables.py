@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..markdown import markdown_table as table_of
@@ -110,7 +111,7 @@ def markdown_table(setting: Setting) -> str:
             ", where a list has its share of right answers, as in the paper; then strictly, all or nothing"
         )
     head = f"{caption}{failure_note(setting.runs)}; {setting.title()}."
-    return f"{head}\n\n{table_of(['method', *frame.columns], rows)}"
+    return f"{fill(head, 120)}\n\n{table_of(['method', *frame.columns], rows)}"
 
 
 def terminal_table(setting: Setting) -> str:
