@@ -89,18 +89,16 @@ def _values(draw: random.Random, fact: Fact, most: int, wide: bool) -> list[str 
     )
 
 
-def plain_world(
-    draw: random.Random, domain: Domain, rules: int, absent: float = 0.0, rich: bool = True
-) -> PlainWorld:
+def plain_world(draw: random.Random, domain: Domain, rules: int, absent: float = 0.0) -> PlainWorld:
     """Draw a world of some rules (fewer, where a domain has no more to say), and that share more which it lacks.
 
-    A rich one has exceptions, two premises or two conclusions in some rules, bands of amounts and longer values.
+    It has exceptions, two premises or two conclusions in some rules, bands of amounts and longer values.
     """
     starts, middles, ends = (
         [f for f in domain.facts if f.role == role] for role in ("start", "middle", "end")
     )
     order = [*starts, *draw.sample(middles, len(middles)), *ends]
-    wide = rich and draw.random() < 0.6
+    wide = draw.random() < 0.6
     values = {fact: _values(draw, fact, max(2, rules // 12), wide) for fact in order}
     sources = [fact for fact in order if fact.role != "end"]
     bare = [Claim(fact, None) for fact in starts if fact.values == (None,)]
@@ -124,7 +122,7 @@ def plain_world(
             continue
         rule = Rule((premise,), (then,))
         free = [claim for claim in bare if claim != premise]
-        chance = draw.random() if rich and free else 1.0
+        chance = draw.random() if free else 1.0
         if chance < 0.12:
             rule = Rule((premise,), (then,), draw.choice(free))
         elif chance < 0.18:
@@ -143,20 +141,20 @@ def plain_world(
     every = list(dict.fromkeys(drawn.values()))
     draw.shuffle(every)
     kept = every[: round(len(every) * (1 - absent))]
-    texts = list({word_rule(draw, domain, rule, rich): rule for rule in kept}.items())
+    texts = list({word_rule(draw, domain, rule): rule for rule in kept}.items())
     return PlainWorld(
         domain, [r for _, r in texts], [t for t, _ in texts], every[len(kept) :] if absent else ()
     )
 
 
-def word_rule(draw: random.Random, domain: Domain, rule: Rule, rich: bool = True) -> str:
+def word_rule(draw: random.Random, domain: Domain, rule: Rule) -> str:
     """Return the text of a rule in one of many forms."""
     subject = f"the {domain.subject}"
     names = (subject, "it", "it", "its") if domain.things else (subject, "they", "them", "their")
     premises, then = ([fill(c.fact.rule, names, c.value) for c in side] for side in rule[:2])
     p, c = " and ".join(premises), " and ".join(then)
     ends = draw.choice(UNLESS) if rule.unless else ""
-    if not rich or draw.random() < PLAIN_FRAME:
+    if draw.random() < PLAIN_FRAME:
         text = f"If {p}, {c}."
     elif p.startswith(f"{subject} ") and draw.random() < 0.25:  # about anyone who, or about any thing that
         about = f"{draw.choice(('Any', 'Every', 'A'))} {domain.subject} {'that' if domain.things else 'who'}"

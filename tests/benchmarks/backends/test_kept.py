@@ -4,7 +4,7 @@ import functools
 from dataclasses import replace
 
 import pytest
-from rwbench.backends import Decoding, kept, local, rows
+from rwbench.backends import Decoding, local
 from rwbench.backends.local import Local, load
 from rwbench.backends.rows import encoded
 
@@ -118,21 +118,6 @@ def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(byte_level
         for word in ("[Step 1]", "If", "7"):
             assert tokenizer(text + word)["input_ids"][: len(ids)] == ids
     assert byte_level("ends.\n\n")["input_ids"] != encoded(byte_level, "ends.\n\n", True)
-
-
-def test_no_more_is_held_than_one_forward_has(talks, wanted, monkeypatch):
-    """Parts of a batch are lines of one turn; what is not held is read anew."""
-    monkeypatch.setattr(rows, "BATCH_TOKENS", 100)
-    monkeypatch.setattr(kept, "BATCH_TOKENS", 100)
-    held = []
-
-    def look(turn, prompts):
-        held.append([len(text.ids) for text in local._kept_states("tiny")._latest])
-
-    assert turns(Local.of("tiny"), talks, look) == wanted
-    assert held[0] == []
-    assert all(each and sum(each) <= 100 for each in held[1:])
-    assert min(map(len, held[1:])) < 3
 
 
 def test_a_sliding_window_keeps_nothing(talks, wanted, monkeypatch):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from ruleworld_data.prompts import Prompt, Template, answer_template, read_template
-from rwbench.backends import Decoding, cut, device, local, rows
+from rwbench.backends import Decoding, cut, local, rows
 from rwbench.backends.local import Local, load
 from rwbench.methods.conversation import UsageCounter
 from rwbench.models import base_folder
@@ -35,7 +35,6 @@ def prompts(workspace):
 
 def reference(folder, text, tokens):
     """Greedy decoding of one prompt, without cache, prefix or padding."""
-    import torch
 
     model, tokenizer = load(str(folder))
     ids = tokenizer(text)["input_ids"]
@@ -260,14 +259,6 @@ def test_control_tokens_that_rules_questions_and_answers_spell_are_text(model_fo
     text, marked, ended, _ = backend._read(written, tokenizer, Decoding())
     assert (text, ended, backend.without_marks(marked)) == ("a <end> b", False, "a <end> b<search>")
     assert rows.encoded(tokenizer, marked, False) == written
-
-
-def test_a_small_model_runs_in_float32_wherever_it_is(model_folder, monkeypatch):
-    """So its answers on an accelerator are those on a CPU; a large one keeps its own numbers there."""
-    folder = base_folder(str(model_folder))
-    assert [device.usual_dtype(folder, gpu) for gpu in (False, True)] == [torch.float32, torch.float32]
-    monkeypatch.setattr(device, "SMALL", 1000)
-    assert [device.usual_dtype(folder, gpu) for gpu in (False, True)] == [torch.float32, "auto"]
 
 
 def test_a_folder_without_a_model_is_a_clear_error(tmp_path):

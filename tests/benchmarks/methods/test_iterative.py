@@ -11,7 +11,7 @@ import pytest
 from ruleworld_data.prompts import Template, read_template
 from rwbench.leaderboard.records import read_output
 from rwbench.methods.conversation import UsageCounter
-from rwbench.methods.ircot import CONCLUSION, IRCoT, first_sentence
+from rwbench.methods.ircot import IRCoT
 from rwbench.methods.iterative import AGGREGATIONS, shipped_template
 from rwbench.methods.rag import RAG
 from rwbench.methods.react import ReAct
@@ -198,14 +198,6 @@ def test_ircot_tells_a_search_that_looks_ahead_the_question(overlap, talk, monke
     for plans, later in ((False, sentence), (True, f"{QUESTION}\n{sentence}")):
         monkeypatch.setattr(type(overlap), "plans", plans)
         assert queries(talk(IRCoT, sentence, "\\boxed{7}", rounds=2)[1]) == [QUESTION, later]
-
-
-def test_sentences_and_conclusions_are_told_apart():
-    assert first_sentence("[Step 2] It drops 3.5 fins. Then more.") == "It drops 3.5 fins."
-    assert first_sentence("\n  One line\nanother") == "One line"
-    assert first_sentence("") == ""
-    concluding = ("So it is.", "Therefore, no.", "9 - 2 = 7.")
-    assert all(map(CONCLUSION.search, concluding)) and not CONCLUSION.search("Some say so.")
 
 
 REACT = (

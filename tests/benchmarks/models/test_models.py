@@ -10,24 +10,12 @@ import torch
 from rwbench import models
 from rwbench.backends.device import DEVICE
 from rwbench.backends.local import Local, load, load_tokenizer
-from rwbench.models import adapter_folder, base_folder, fingerprint, replaced_folder, shipped, step_mark
+from rwbench.models import adapter_folder, base_folder, fingerprint, shipped, step_mark
 from rwbench.score.results import find_results
 from safetensors.torch import save_file
 
 ROOT = Path(__file__).parents[3]
 METHODS = ("dynarule", "srki", "kblam", "dynarule-plus")
-
-
-def write(folder, text):
-    with replaced_folder(folder) as new:
-        (new / "file").write_text(text)
-
-
-def test_a_folder_is_replaced_whole_and_nothing_is_left_beside_it(tmp_path):
-    for text in ("one", "two"):
-        write(tmp_path / "base", text)
-        assert (tmp_path / "base" / "file").read_text() == text
-        assert [path.name for path in tmp_path.iterdir()] == ["base"]
 
 
 def test_what_was_measured_of_a_base_is_no_part_of_it(tmp_path):

@@ -12,7 +12,7 @@ from rwbench.cli.app import app
 from rwbench.report import figures
 from rwbench.report.charts import drawing_style, label_ends, rendered, share_axis, stacked
 from rwbench.report.setting import settings
-from rwbench.report.style import STYLES, styles
+from rwbench.report.style import STYLES
 from rwbench.score.results import find_results
 from typer.testing import CliRunner
 
@@ -76,17 +76,3 @@ def test_values_at_the_right_edge_stand_apart_and_beside_the_axes(values):
     places = [place for place, _ in written]
     assert all(0 <= place <= 1 + 1e-9 for place in places)
     assert all(b - a >= 0.04 for a, b in itertools.pairwise(places))
-
-
-def test_styles_are_fixed_and_distinct_without_colour():
-    assert styles(["rrf", "dense"])["dense"] == styles(["dense", "new"])["dense"] == STYLES["dense"]
-    assert len({(style.marker, style.line) for style in STYLES.values()}) == len(STYLES)
-    many = styles([f"method {i}" for i in range(30)])
-    assert len({many[f"method {i}"] for i in range(30)}) == 30
-    owner = {}
-    for key, style in STYLES.items():
-        if style.line != ":":
-            owner.setdefault(style.colour, []).append((style.line, key.removeprefix("rag-")))
-    for shared in owner.values():
-        # A retriever alone has the colour of the method that reads what it finds.
-        assert len({name for _, name in shared}) == 1 or len({line for line, _ in shared}) == len(shared)
