@@ -246,7 +246,7 @@ def test_a_killed_build_goes_on_to_the_same_bank(tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "killed").iterdir()} == {".lock", "bank.safetensors"}
 
 
-@pytest.mark.parametrize("link", [UNFINISHED, f"{UNFINISHED}/deep/embeddings.sqlite"])
+@pytest.mark.parametrize("link", [".lock", UNFINISHED, f"{UNFINISHED}/deep/embeddings.sqlite"])
 def test_a_build_is_not_led_elsewhere_by_a_link_in_a_strangers_folder(link, tmp_path, monkeypatch):
     monkeypatch.setattr("dynarule.bank.encoders.SentenceEncoder", FakeEncoder)
     (tmp_path / "rules.txt").write_text("If A runs, A is tired.\n")
@@ -257,7 +257,7 @@ def test_a_build_is_not_led_elsewhere_by_a_link_in_a_strangers_folder(link, tmp_
     done = CliRunner().invoke(
         app, ["bank", "build", str(tmp_path / "rules.txt"), "--out", str(tmp_path / "bank")]
     )
-    assert done.exit_code == 2 and "is a link, which could lead anywhere; remove it" in done.output
+    assert done.exit_code == 2 and re.search("is a link, .*; remove it", done.output)
     assert not list(elsewhere.iterdir())
 
 

@@ -24,7 +24,14 @@ def changing(folder: Path) -> Any:
     from filelock import FileLock
 
     folder.mkdir(parents=True, exist_ok=True)
+    refuse_link(folder / ".lock")
     return FileLock(folder / ".lock", is_singleton=True)  # the same process may hold it twice
+
+
+def refuse_link(path: Path) -> None:
+    """Raise ValueError if a path, of a folder that may be a stranger's, leads elsewhere."""
+    if path.is_symlink():
+        raise ValueError(f"{path} is a link, so what is written there would be elsewhere; remove it")
 
 
 def exclusive(folder: Path) -> Any:

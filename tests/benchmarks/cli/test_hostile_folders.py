@@ -112,6 +112,12 @@ def test_links_in_a_folder_write_to_no_other_file(runs, workspace, tmp_path):
         run_spec(spec, workspace, runs)
     assert target.read_bytes() == before
     lock.unlink()
+    run = samples.parent.rename(tmp_path / "moved")
+    samples.parent.symlink_to(run)
+    with pytest.raises(ValueError, match=r"is a link to .*moved"):
+        run_spec(spec, workspace, runs)
+    samples.parent.unlink()
+    run.rename(samples.parent)
     run_spec(spec, workspace, runs)
     assert target.read_bytes() == before and not samples.is_symlink()
     assert len(read_samples(samples)) == 11

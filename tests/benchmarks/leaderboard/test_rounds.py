@@ -165,6 +165,12 @@ def test_an_entry_is_a_hash_that_no_other_can_open_until_the_reveal(played, fold
     (folder / "entries" / "2026-11-28_naive.sha256").write_text(theirs)
     with pytest.raises(ValueError, match="named after its submission"):
         enter_round(folder, mine.rename(place / "bm25.txt"))
+    (folder / "entries").rename(folder / "hashes")
+    (folder / "entries").symlink_to(folder / "hashes")
+    with pytest.raises(ValueError, match="entries is a link"):
+        enter_round(folder, shutil.copy(place / "bm25.txt", place / f"{BM25}.jsonl"))
+    (folder / "entries").unlink()
+    (folder / "hashes").rename(folder / "entries")
     assert set(reveal_round(folder, secret).entries) == {BM25, "2026-11-28_naive"}
     with pytest.raises(ValueError, match="takes no more entries"):
         enter_round(folder, place / "bm25.txt")

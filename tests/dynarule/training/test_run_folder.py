@@ -46,6 +46,15 @@ def test_a_resumed_run_must_be_the_same_one(tmp_path):
         claim(tmp_path, settings, True)
 
 
+@pytest.mark.parametrize("name", ["base", "checkpoint-2", "checkpoint-best"])
+def test_a_link_leads_no_training_elsewhere(tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match=f"{name} is a link"):
+        claim(tmp_path / "run", {"embedding": "full"}, True)
+
+
 @pytest.mark.parametrize("state", [None, '{"log_history": [{"lo'])
 def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path, state):
     claim(tmp_path, {"seed": 0}, False)

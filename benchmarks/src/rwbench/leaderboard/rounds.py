@@ -91,8 +91,8 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
         )
     if split not in SPLITS:
         raise ValueError(f"split must be {' or '.join(SPLITS)}, got {split!r}")
-    for path in (folder / ROUND, secret_file):
-        if path.exists():
+    for path in (folder / ROUND, secret_file, folder / KIT, folder / ENTRIES):
+        if path.exists() or path.is_symlink():
             raise ValueError(f"{path} is there already; choose another name")
     secret = Secret(seed=secrets.randbits(63) or 1, salt=secrets.token_hex(32))
     data = board_spec(METHOD, "nl", pool_size, scale, split, seed=secret.seed).data
@@ -117,6 +117,8 @@ def enter_round(folder: Path, predictions: Path) -> Path:
             f"an entry is named after its submission, SUBMISSION.jsonl, got {predictions.name!r}"
         )
     read_predictions(predictions)
+    if (folder / ENTRIES).is_symlink():
+        raise ValueError(f"{folder / ENTRIES} is a link, so the hash would be written elsewhere; remove it")
     path = folder / ENTRIES / f"{predictions.stem}.sha256"
     write_whole(path, f"{entry_sha256(predictions)}\n")
     return path

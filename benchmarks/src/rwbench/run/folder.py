@@ -22,8 +22,11 @@ SPEC_FILE = "spec.json"
 def exclusive(folder: Path) -> Iterator[None]:
     """Hold a run folder for this process alone; a ValueError if another process holds it."""
     lock = folder / ".lock"
-    if lock.is_symlink():
-        raise ValueError(f"{lock} is a link to {lock.readlink()}; a run's files are its own: delete the link")
+    for path in (folder, lock):
+        if path.is_symlink():
+            raise ValueError(
+                f"{path} is a link to {path.readlink()}; a run's files are its own: delete the link"
+            )
     with lock.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

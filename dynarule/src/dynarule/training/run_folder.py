@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .._files import write_whole
+from .._files import refuse_link, write_whole
 
 RECIPE = "recipe.json"
 STATE = "trainer_state.json"  # the Trainer writes it last
@@ -21,6 +21,9 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     never shares a folder with older checkpoints, which a later resume could take for its own (FileExistsError). Of
     several processes one may ``write``.
     """
+    written = [folder / "base"] if settings.get("embedding") == "full" else []
+    for path in (*written, *folder.glob("checkpoint-*")):
+        refuse_link(path)
     checkpoints, whole = _checkpoints(folder), whole_checkpoints(folder)
     if checkpoints and not resume:
         raise FileExistsError(
