@@ -41,7 +41,8 @@ _TRAILING = re.compile(
     r"once(?! (?:an?|per|every|each|in|more)\b)|subject to|in case|in the event|"
     r"(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) (?:that|the|their|they|you|we|he|she|it|an?|no|all)|"
     r"should (?:you|he|she|they|we|it|the|an?|any))\s|"
-    r"only (?:with|by|during|in|on|for|to|between|from|at|within|through|under)\s)",
+    r"only (?:with|by|during|in|on|for|to|between|from|at|within|through|under|over|above|below|"
+    r"behind|near|inside|outside)\s)",
     re.IGNORECASE,
 )
 _VERBLESS = re.compile(
@@ -68,7 +69,9 @@ _FORMS = [
 ]
 _LOGIC = re.compile(r"\s*(?:=>|⇒)\s*")
 _ARROW = re.compile(r"\s*(?:--?>|→)\s*")
-_LABEL = re.compile(r":\s+|(?<=[^\W\d])\s+[–—=-]\s+")
+_LABEL = re.compile(
+    r":\s+|(?<=[^\W\d])\s+[–—=-]\s+|(?<=\d)\s+[–—-]\s+(?=[^\W\d]|[\d.,]+\s*(?:[€$£%]|EUR|USD|euro))"
+)
 _NO_LABEL = re.compile(
     r"(?:note|notes|important|examples?|warning|caution|tip|nb|attention|the)\b", re.IGNORECASE
 )
@@ -80,7 +83,7 @@ _NO_END = re.compile(
 )
 _HIDDEN = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\"[^\"]*\"|“[^”]*”")
 """Brackets and quotes, in which no clause begins."""
-_MONTH = re.compile(r"(?<=\w )May\b")
+_MONTH = re.compile(r"(?<=\w )(?:May|March)\b")
 _MODAL = set(
     "is are was were be am has have had do does did may might must can cannot could shall should will would need needs "
     "ought isn't aren't doesn't don't won't can't mustn't".split()
@@ -104,6 +107,20 @@ _ANYONE = set("anyone everyone someone whoever".split())
 _AMOUNT = set("over under above below more less fewer older younger".split())
 _DEFINITE = set("the this these your our its their".split())
 _PLURAL = set("people children men women those they we you i staff police".split())
+_OWNERS = set("your our their his her my its".split())
+_BEFORE_ORDER = set("do don't never please always".split())
+_TAKES = (
+    _NOT_BEFORE_VERB
+    | _RESTRICTS
+    | _MODAL
+    | _PRONOUNS
+    | _RELATIVE
+    | _BEFORE_ORDER
+    | set("as to not only and or up out off first second third last next same new".split())
+)
+"""Words that a noun phrase or a verb follows, so no main clause begins behind them."""
+_AFTER_ORDER = set("off out up down to on only through".split())
+_ORDER_ENDS = re.compile(rf"\b(?:{_CLAUSES}|before|after|who|that|which|and|or|so)\b", re.IGNORECASE)
 _STILL_PREMISE = re.compile(
     r"(?:and|or|nor|but|as well as|including|such as|even if|if|when|unless|who|whose|which|whom|where|that|except|"
     r"with|without|whether|not|for example|e\.g\.|i\.e\.)\b",
@@ -125,7 +142,7 @@ def _verbs() -> dict[str, bool]:
 
 def has_verb(text: str) -> bool:
     """Say whether a text has a finite verb: a modal, a form of be, have or do, or a verb of rules in its place."""
-    words = re.findall(r"[\w']+", _MONTH.sub("mon", _HIDDEN.sub("", text)).lower())
+    words = re.findall(r"[\w'-]+", _MONTH.sub("mon", _HIDDEN.sub("", text)).lower())
     if words and words[0] in _verbs() and not _verbs()[words[0]]:
         words = words[1:]  # no sentence begins with "orders" as its verb
     for before, word in zip(["", *words], words, strict=False):
@@ -158,11 +175,13 @@ def split_rule(rule: str) -> Clauses:
         if not _NO_END.search(text, max(0, m.start() - 9), m.start())
     )
     first = text[: next(ends, len(text))]
-    label = re.match(rf"[^.:;,]{{1,40}}: (?={_CLAUSAL.pattern})", first, re.IGNORECASE)
-    if label:  # "RENT: When you land on ..."
+    label = re.match(rf"[^.:;,]{{1,40}}: (?={_CLAUSAL.pattern})|{_NO_LABEL.pattern}: ", first, re.IGNORECASE)
+    if label:  # "RENT: When you land on ...", "Note: ..."
         text, first = text[label.end() :], first[label.end() :]
-    begun = re.match(r"[^;:(]+(?=; (?!then\b|else\b|and\b|or\b))", first)  # "it ends if ...; the next begins"
-    finds = _logic, _leading, _behind, _label
+    begun = re.match(
+        r"[^;:({]+(?=; (?!then\b|else\b|and\b|or\b))", first
+    )  # "it ends if ...; the next begins"
+    finds = _logic, _leading, _label, _behind
     reads = [(find, part) for part in dict.fromkeys([begun[0] if begun else first, first]) for find in finds]
     for find, read in [(_forms, text), *reads]:
         parts = find(read)
@@ -201,43 +220,57 @@ def _leading(text: str) -> tuple[str, str] | None:
     if not _LEAD.match(text):
         return None
     commas = _commas(text)
-    clausal, then = bool(_CLAUSAL.match(text)), re.search(r",?\s+then\s+", text, re.IGNORECASE)
-    if clausal and then and has_verb(text[then.end() :]):
+    clausal, then = bool(_CLAUSAL.match(text)), re.search(r",?\s+then,?\s+", text, re.IGNORECASE)
+    if then and (clausal or text[:5].lower() == "given") and has_verb(text[then.end() :]):
         return text[: then.start()], text[then.end() :]
+    colon = text.find(": ", 0, commas[0]) if commas else -1
+    if colon > 0 and (
+        parts := _uncomma(text, text[:colon], clausal)
+    ):  # the commas are those of a list behind it
+        return parts
     segments = [text[start + 1 : end].strip() for start, end in pairwise([*commas, len(text)])]
     complete = not clausal or (commas and has_verb(text[: commas[0]].partition(" ")[2]))
     for comma, segment in zip(commas, segments, strict=True):
-        goes_on = _STILL_PREMISE.match(segment) or _goes_on(segment)
+        still = _STILL_PREMISE.match(segment) or goes_on(segment)
         # a condition without a verb so far is a list, or an insertion, in its middle
-        if has_verb(segment) and not goes_on and (complete or comma == commas[-1]):
+        if has_verb(segment) and not still and (complete or comma == commas[-1]):
             return text[:comma], text[comma + 1 :]
         complete = complete or has_verb(segment)
     if commas and clausal and not _STILL_PREMISE.match(segments[-1]):
         return text[: commas[-1]], text[commas[-1] + 1 :]
-    return None if commas else _uncomma(text, clausal)
+    return _uncomma(text, text[: commas[0]] if commas else text, clausal)
 
 
-def _goes_on(segment: str) -> bool:
+def goes_on(segment: str) -> bool:
     """Whether a segment begins with the verb of the condition's subject: "is under 2, *sits* on a lap, ..."."""
-    word = segment.partition(" ")[0].lower()
-    return word in ("is", "was", "has", "does") or _verbs().get(word) is False
+    word, after = [*segment.lower().split()[:2], "", ""][:2]
+    return word in ("is", "was", "has", "does") or (_verbs().get(word) is False and after not in _MODAL)
 
 
-def _uncomma(text: str, clausal: bool) -> tuple[str, str] | None:
-    """``If a book is lost the borrower pays``: the one place where a subject begins that no word before it takes."""
-    words = [] if _ARROW.search(text) else _words(text)[:60]
-    places = [
-        at
-        for (_, before), (at, word) in pairwise(words)
-        if word in _ARTICLES | _PRONOUNS
-        and before not in _NOT_BEFORE_VERB | _RESTRICTS | _MODAL | _PRONOUNS | _RELATIVE
-        and before not in _verbs()
-        and not _LEAD.fullmatch(before)
-        and not _STILL_PREMISE.fullmatch(before)
-        and before not in ("as", "to", "not", "only")
-        and has_verb(text[at:])
-        and (not clausal or has_verb(text[:at].partition(" ")[2]))
-    ]
+def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
+    """``If a book is lost the borrower pays``, ``In an emergency call 112``: the one place where a main clause begins.
+
+    It begins with a subject that no word before it takes, else with an order; ``first`` is the text up to its comma.
+    """
+    words = [] if _ARROW.search(first) else _words(first)[:60]
+    subjects, orders = [], []
+    trios = zip([(0, ""), *words], words, words[1:], [*words[2:], (0, "")], strict=False)
+    for (_, earlier), (_, before), (at, word), (_, after) in trios:
+        said = first[:at].partition(" ")[2]
+        whole = not clausal or has_verb(said) or re.match(r"\w+ing\b|in\b|on\b|not\b|possible\b", said)
+        if not whole or before in _TAKES or _LEAD.fullmatch(before) or _STILL_PREMISE.fullmatch(before):
+            continue
+        noun = before not in _verbs() or (
+            earlier != "to" and (earlier in _NOT_BEFORE_VERB or _LEAD.fullmatch(earlier))
+        )
+        if word in _ARTICLES | _PRONOUNS | _OWNERS and noun and has_verb(first[at:]):
+            subjects.append(at)
+        elif word in _BEFORE_ORDER or (word == "no" and not clausal):
+            orders.append(at)
+        elif _verbs().get(word) and (after in _ARTICLES | _OWNERS | _AFTER_ORDER or after[:1].isdigit()):
+            rest = _ORDER_ENDS.split(first[at + len(word) :])[0]
+            orders += [] if has_verb(rest) else [at]
+    places = subjects or orders
     return (text[: places[0]], text[places[0] :]) if len(places) == 1 else None
 
 
@@ -352,7 +385,7 @@ def _label(text: str) -> tuple[str, str] | None:
         return None
     label, rest = text[: marks[0].start()], text[marks[0].end() :]
     words = label.lower().split()
-    noun = len(words) <= 8 and not has_verb(label)
+    noun = "=" in marks[0][0] or (len(words) <= 8 and not has_verb(label))
     # "late returns" are no sentence
     noun = noun or (
         len(words) <= 4

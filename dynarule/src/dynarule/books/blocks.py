@@ -23,8 +23,8 @@ class Block:
 
     Attributes
     ----------
-    kind : {"heading", "text", "item", "table", "rule"}
-        What it is; a rule is taken as it stands.
+    kind : {"heading", "text", "item", "table", "rule", "lost"}
+        What it is; a rule is taken as it stands, what is lost is named with its reason as the mark.
     text : str
         Its words on one line, without marks of the format; empty for a table.
     starts : list of (int, int)
@@ -36,14 +36,17 @@ class Block:
         What an item begins with, such as "(a)".
     rows : list of (int, list of str)
         The cells of a table.
+    part : str
+        The sheet, where a file has several.
     """
 
-    kind: Literal["heading", "text", "item", "table", "rule"]
+    kind: Literal["heading", "text", "item", "table", "rule", "lost"]
     text: str
     starts: list[tuple[int, int]]
     depth: int = 0
     mark: str = ""
     rows: list[Row] = field(default_factory=list)
+    part: str = ""
 
     def line_at(self, offset: int) -> int:
         """Return the line on which a place in the text stands."""
@@ -57,7 +60,7 @@ class Block:
         self.text += text
 
 
-_BULLET = re.compile(
+BULLET = re.compile(
     r"(\s*)([-*+•▪◦‣·–—●○■]|\(cid:\d+\)|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-zA-Z]\)|\(?[ivx]{1,4}\)|[a-z]\.|[一二三四五六七八九十]{1,3}、)"
     r"(?:\s+|(?<=、))(?=\S)(.*)"
 )
@@ -68,8 +71,13 @@ _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _PARTED = re.compile(
     r"(?<!\bself)(?<!\bnon)(?<!\bwell)(?<!\bhalf)(?<!\bpart)(?<!\bfull)(?<!\bten)(?<!\btwo)(?<!\bthree)(?<=[^\W\d_])-$"
 )
-_PREFIX = re.compile(r"^(?:\s{0,3}(?:>\s?)+(?=[^\d\s=]|$)|\s*\.\. \w+::\s*)")
-"""Marks of quotes and of reStructuredText."""
+_PREFIX = re.compile(
+    r"^(?:\s{0,3}(?:>\s?)+(?=[^\d\s=]|$))?"
+    r"(?:\s*\.\. [\w-]+::\s*|\s*\[!\w+\]\s*$|\s*(?:!!!|\?\?\?)\+? ?\w+(?: \".*\")?\s*$|\s*:::.*$)?"
+)
+"""Marks of quotes, and of notes and tips in Markdown and reStructuredText."""
+_DIRECTIVE = re.compile(r"(\s*)\.\. (?:code|code-block|sourcecode|toctree|contents|image|figure|index|raw)::")
+"""What reStructuredText says of no rule, with the lines within it."""
 _GRID = re.compile(r"\s*\+[-=+]{3,}\+$")
 _ARROW = re.compile(r"\s*(?:->|→|=>)\s*(?=\S)")
 """What follows from the items above."""
@@ -82,7 +90,7 @@ _DOTS = re.compile(r"(?:\s\.){2,}(?=\s)")
 _LINK = re.compile(r"\s*(?:[-*+]|\d+\.)?\s*\[[^\]]*\]\(#[^)]*\)\s*$")
 _PAGE = re.compile(r"\s*(?:page\s*)?[-–—|]?\s*\d{1,4}\s*[-–—|]?(?:\s*(?:of|/)\s*\d{1,4})?\s*$", re.IGNORECASE)
 _NUMBER = re.compile(
-    r"\s*(?:§+\s*\d[\d.]*|\d{1,3}(?:\.\d{1,3})+\.?|\d{1,3}\.?—?\(\d{1,2}\)|"
+    r"\s*(?:\([a-z]\)|\([ivx]{2,4}\)|§+\s*\d[\d.]*|\d{1,3}(?:\.\d{1,3})+\.?|\d{1,3}\.?—?\(\d{1,2}\)|"
     r"(?i:article|section|sec\.|rule|clause|chapter|part|step|artikel|artículo)\s+[\dIVX.-]+[.:]?)\s+"
     r"(?!(?:EUR|USD|GBP|CHF|AM|PM|KG|KM|MB|GB|[CFVW])\b|Euro)(?=[^\w\s]*[^\W\d_a-z])(?![€$£%])",
 )
@@ -93,7 +101,7 @@ _INLINE = (
     (re.compile(r"(\*\*|__|~~)(?=\S)(.{1,2000}?)(?<=\S)\1"), r"\2"),
     (re.compile(r"(?<!\w)([*_])(?=\S)([^*_]{1,2000}?)(?<=\S)\1(?!\w)"), r"\2"),
     (re.compile(r"^\[[ xX]\] |(?<!\S):[a-z_]{3,40}: "), ""),
-    (re.compile(r"`([^`]{1,2000})`"), r"\1"),
+    (re.compile(r"(`{1,2})([^`]{1,2000})\1"), r"\2"),
     (
         re.compile(
             r"</?(?:b|i|u|em|strong|br|sup|sub|span|a|p|div|ul|ol|li|details|summary|kbd|code|center)\b[^>]{0,2000}>",
@@ -109,6 +117,8 @@ _OPEN = re.compile(
     re.IGNORECASE,
 )
 """The end of a line in the middle of a sentence."""
+_STEP = re.compile(r"(?:(?:AND|OR|THEN|ELSE|And|Or|But|Then|Else|But)\b)|(?:When|WHEN)\b")
+"""The beginning of a line that goes on with "If ..." or "Given ..." of the line above."""
 _STOP = re.compile(r"[^.]..[.!?]$")
 _WRAPPED = 0.3
 """Share of lines after a line that begin in lower case, from which on a text counts as wrapped."""
@@ -182,7 +192,7 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
                 cells = re.split(r"(?<!\\)\|", text.strip()[1:-1])
                 last.rows.append((number, [plain(cell) for cell in cells]))
             above = text
-        elif (bullet := _BULLET.match(text)) or (bullet := _numbered(text, blocks)):
+        elif (bullet := BULLET.match(text)) or (bullet := _numbered(text, blocks)):
             blocks.append(Block("item", plain(bullet[3]), [(0, number)], len(bullet[1]), bullet[2]))
             above = text
         elif blocks and blocks[-1].kind == "item" and (arrow := _ARROW.match(text)):
@@ -207,7 +217,7 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
         if mark and len(mark[0]) < len(block.text):
             block.text = block.text[len(mark[0]) :]
             block.starts = [(offset - len(mark[0]), line) for offset, line in block.starts]
-    return _nested([block for block in blocks if block.text or block.rows])
+    return nested([block for block in blocks if block.text or block.rows])
 
 
 def _in_contents(text: str) -> bool:
@@ -218,12 +228,14 @@ def _in_contents(text: str) -> bool:
 
 def _starts(text: str) -> bool:
     """Whether a line begins a block, whatever is above it."""
-    return bool(_BULLET.match(text) or _HEADING.match(text) or _CELLS.match(text) or _NUMBER.match(text))
+    return bool(BULLET.match(text) or _HEADING.match(text) or _CELLS.match(text) or _NUMBER.match(text))
 
 
 def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> bool:
     """Whether a line goes on with the block of the line above."""
     lower = text.lstrip()[0].islower()
+    if (step := _STEP.match(text)) and not is_whole(above) and re.match(r"(?i:if|when|given)\b", block.text):
+        return step[0].lower() != "when" or block.text[:5].lower() == "given"
     if block.kind not in ("text", "item") or _NUMBER.match(text) or (lower and _STOP.search(above)):
         return False
     if _OPEN.search(above) or (lower and (wrapped or len(above) > max(45, 0.7 * width))):
@@ -232,9 +244,15 @@ def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> 
 
 
 def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
-    fence, front = "", bool(lines) and lines[0][1].strip() == "---"
+    within, fence, front = -1, "", bool(lines) and lines[0][1].strip() == "---"
     for at, (number, text) in enumerate(lines):
         mark = _FENCE.match(text)
+        if within >= 0 and (not text.strip() or len(text) - len(text.lstrip()) > within):
+            continue
+        directive = _DIRECTIVE.match(text)
+        within = len(directive[1]) if directive else -1
+        if directive:
+            continue
         if front:
             front = not at or text.strip() not in ("---", "...")
         elif fence:
@@ -271,7 +289,7 @@ def _style(mark: str, above: str) -> str:
 
 
 def _numbered(text: str, blocks: Sequence[Block]) -> re.Match[str] | None:
-    """Return a match as of `_BULLET` for "4.1 any claim", below words that lead in, and for "4.2 ..." below it."""
+    """Return a match as of `BULLET` for "4.1 any claim", below words that lead in, and for "4.2 ..." below it."""
     item = re.match(r"(\s*)(\d{1,2}\.\d{1,2})\s+(?=[a-z])(.*)", text)
     if item is None or not blocks:
         return None
@@ -287,7 +305,7 @@ def _leads(text: str, numbered: bool) -> bool:
     )
 
 
-def _nested(blocks: list[Block]) -> list[Block]:
+def nested(blocks: list[Block]) -> list[Block]:
     """Give items their nesting in place of their columns; what leads in to another kind of mark holds its items."""
     levels: list[tuple[int, str]] = []
     above = Block("text", "", [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..bank.clauses import has_verb
+from ..bank.clauses import goes_on, has_verb
 from .blocks import Block, is_whole
 
 _JOINS = re.compile(r"[;,]?\s*\b(and|or|und|oder)\s*$")
@@ -25,6 +25,7 @@ _ANNOUNCES = re.compile(
 _CONDITION = re.compile(r"(?:if|when|whenever|unless|where|provided|in case)\b", re.IGNORECASE)
 RUNS_ON = re.compile(
     r"\b(?:if|when|whenever|unless|that|who|which|whose|where|and|or|to|for|by|with|of|in|at|on|from|as|a|an|the|is|are|be|"
+    r"below|above|over|under|than|within|exceeds?|equals?|"
     r"you|they|we|he|she|it|between|has|have|may|must|can|cannot|shall|should|will|not|bring|carry|include|includes|contain|cover|covers|"
     r"receive|receives|pay|pays|get|gets|need|needs|require|requires|provide|provides|means|allow|allows|accept|"
     r"accepts|excludes?|use|für|von|mit|bei|wenn|und|oder|der|die|das|auf|an|zu)$",
@@ -34,6 +35,13 @@ _GOES_ON = re.compile(
     r"(?:to|by|with|without|if|when|unless|for|in|on|at|during|after|before|up to|only|within|from|until|where|who|"
     r"that|not|as)\b"
 )
+_OPENER = re.compile(
+    r"\b(?:if|when|whenever|unless|where|provided|in case|that|who|which|whose|wenn|falls)\b", re.IGNORECASE
+)
+_NEGATIVE = re.compile(r"\b(?:no|not|never|cannot|nicht|kein)\b", re.IGNORECASE)
+_SAYS = re.compile(r":\s|\s[–—=-]\s|->|^(?:no|not|never)\b", re.IGNORECASE)
+_NO_TITLE = re.compile(r"\b(?:contents|links|references|index|authors)\b", re.IGNORECASE)
+_FINITE = re.compile(r"(?:are|have|must|may|can|cannot|shall|should|will)\b")
 _OPEN = re.compile(r"\b(?:may|must|can|shall|should|will|is|are|has|have|not)\b")
 _USUAL = set("a an the one any no all two your their it they you he she we is has".split())
 
@@ -49,11 +57,16 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     words = {match[1].lower() for item, _ in groups if (match := _JOINS.search(item.text))}
     every = _ALL.search(stem) or (words <= {"and", "und"} and words and not _FOLLOWING.search(stem))
     some = _ANY.search(stem) or words in ({"or"}, {"oder"})
-    said = _ALL.search(stem) or _ANY.search(stem) or _CONDITION.match(stem) or RUNS_ON.search(stem)
-    if stem and said and (every or some):
+    condition = _in_condition(stem)
+    runs = (condition or not has_verb(stem)) and any(
+        _FINITE.match(i.text) or goes_on(i.text) for i, _ in groups
+    )
+    one = condition or _ALL.search(stem) or _ANY.search(stem)  # several duties are rules of their own
+    choice = some and (RUNS_ON.search(stem) or _CONDITION.match(stem)) and not _NEGATIVE.search(stem)
+    if stem and (every or some) and (one or choice):
         parts = [" ".join(text for text, _ in joined(i.text, 0, n)) if n else i.text for i, n in groups]
         word = next(iter(words & {"und", "oder"}), "and" if every else "or")
-        yield _prefixed(lead, stem, _series([_bare(part) for part in parts], word)), line
+        yield _prefixed(lead, stem, _series([_bare(part) for part in parts], word), runs), line
         return
     for item, nested in groups:
         bare = _bare(item.text)
@@ -65,7 +78,7 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         if alone and not RUNS_ON.search(stem):
             text = item.text if nested or is_whole(item.text) or not stem else f"{bare}."
         else:
-            text = _prefixed(lead, stem, item.text.strip() if nested else bare)
+            text = _prefixed(lead, stem, item.text.strip() if nested else bare, runs)
         if nested:
             text = text if is_whole(item.text) else text.removesuffix(".")
             yield from joined(text, item.line_at(0), nested)
@@ -73,13 +86,32 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
             yield text, item
 
 
-def _prefixed(lead: str, stem: str, text: str) -> str:
+def _in_condition(stem: str) -> bool:
+    """Whether words end within a condition: "... if the guest", no verb since its beginning, but for the last word."""
+    openers = [*_OPENER.finditer(stem)]
+    return bool(openers) and not has_verb(stem[openers[-1].end() :].strip().rpartition(" ")[0])
+
+
+def whole_item(title: str, text: str) -> str:
+    """Put the title above an item before what says nothing alone: "passport", "must sign in"."""
+    if text[:1].islower() and (_FINITE.match(text) or goes_on(text)):
+        return f"{title} {text}"
+    says = is_whole(text) or has_verb(text) or _SAYS.search(text) or _NO_TITLE.search(title)
+    return text if says else f"{title}: {text}"
+
+
+def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:
     """Put the words that lead in before an item: at once where the sentence runs on, else behind a comma or a colon."""
     mark = ":"
-    if RUNS_ON.search(stem) or (_OPEN.search(stem) and not lead.endswith(":")) or _GOES_ON.match(text):
-        mark = ""
-    elif _CONDITION.match(stem) and "," not in stem:
+    if _CONDITION.match(stem) and has_verb(stem) and not RUNS_ON.search(stem) and "," not in stem:
         mark = ","
+    elif (
+        RUNS_ON.search(stem)
+        or (_OPEN.search(stem) and not lead.endswith(":"))
+        or _GOES_ON.match(text)
+        or (runs and has_verb(f"it {text.partition(' ')[0].lower()}"))
+    ):
+        mark = ""
     return f"{stem}{mark} {text if mark == ':' else _lower(text)}" + ("" if text.endswith(":") else ".")
 
 

@@ -7,14 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from .._lazy import need
-from .blocks import Block, Row, blocks_of, is_whole, plain
+from ..bank.clauses import has_verb
+from .blocks import BULLET, Block, Row, blocks_of, is_title, is_whole, nested, plain
 from .files import EXTRA
 from .tables import tables_of
 
 _BLOCK_TAGS = {
-    *"summary p li td th h1 h2 h3 h4 h5 h6 div section article blockquote dd dt body main header footer".split()
+    *"summary button p li td th h1 h2 h3 h4 h5 h6 div section article blockquote dd dt body main header footer".split()
 }
-_LEFT_OUT = "script style nav pre code head template noscript button form footer".split()
+_LEFT_OUT = "script style nav pre code head template noscript form footer".split()
+_TITLES = "h1 h2 h3 h4 h5 h6 summary".split()
 _ASIDE = re.compile(
     r"\b(?:cookie|consent|breadcrumb|nav(?:bar|igation)?\b|menu|sidebar|footer|share|social|newsletter|skip)",
     re.IGNORECASE,
@@ -34,14 +36,17 @@ def markup(path: Path) -> bytes | str:
 def read_html(body: bytes | str) -> list[Block]:
     """Return the blocks of a page, without its navigation, notices and forms."""
     soup = need("bs4", EXTRA).BeautifulSoup(body, "html.parser")
-    for tag in [*soup(_LEFT_OUT), *soup(id=_ASIDE), *soup(class_=_ASIDE)]:
+    pressed = [
+        tag for tag in soup("button") if not tag.has_attr("aria-expanded") and not tag.find_parent(_TITLES)
+    ]
+    for tag in [*soup(_LEFT_OUT), *soup(id=_ASIDE), *soup(class_=_ASIDE), *pressed]:
         tag.decompose()
     for tag in soup(["br", "sup"]):  # the number of a footnote is no part of a sentence
         words = tag.get_text(strip=True)
         tag.replace_with("\n\n" if tag.name == "br" else "" if words.strip("[]").isdigit() else words)
     soup.smooth()
     blocks: list[Block] = []
-    for tag in soup.find_all("h1 h2 h3 h4 h5 h6 p li table dt dd div blockquote summary".split()):
+    for tag in soup.find_all([*_TITLES, *"p li table dt dd div blockquote button".split()]):
         if tag.find_parent("table"):
             continue
         line = tag.sourceline or 0
@@ -59,22 +64,29 @@ def read_html(body: bytes | str) -> list[Block]:
         if sum(bool(re.match(r"[-•*–] ", part)) for part in lines) > 1:  # a list that is written by hand
             blocks += blocks_of([(line, part) for part in lines])
             continue
-        text = " ".join(text.split())
+        label = (
+            len(lines) > 1 and is_title(lines[0]) and has_verb(lines[1])
+        )  # "Renewals", a break, what holds
+        text = " ".join(text.replace("\n\n", ": ", label).split())
         bold = tag.find(["b", "strong"])
         item = tag if tag.name == "li" else tag.find_parent("li")
         if not text:
             continue
         if tag.name[1:].isdigit():
             blocks.append(Block("heading", text, [(0, line)], int(tag.name[1])))
-        elif bold and plain(bold.get_text(" ")) == text and not is_whole(text):
+        elif tag.name in ("summary", "button") or (
+            bold and plain(bold.get_text(" ")) == text and not is_whole(text)
+        ):
             blocks.append(Block("heading", text, [(0, line)], 7))
         elif tag.name == "dd" and blocks and blocks[-1].mark == "dt":
             blocks[-1].text += f"{' ' if is_whole(blocks[-1].text) else ': '}{text}"
         elif item:
             blocks.append(Block("item", text, [(0, line)], len(tag.find_parents(["ul", "ol"])) - 1))
+        elif (typed := BULLET.match(text)) and tag.name != "dt":
+            blocks.append(Block("item", typed[3], [(0, line)], 0, typed[2]))
         else:
             blocks.append(Block("text", text, [(0, line)], mark=tag.name))
-    return blocks
+    return nested(blocks)
 
 
 def _spanned(table: Any) -> list[Row]:
@@ -102,7 +114,7 @@ def _spanned(table: Any) -> list[Row]:
 def read_docx(path: Path) -> list[Block]:
     """Return the blocks of a DOCX, whose lines are numbers of paragraphs."""
     with path.open("rb") as file:
-        html = need("mammoth", EXTRA).convert_to_html(file).value
+        html = need("mammoth", EXTRA).convert_to_html(file, style_map="p[style-name='Title'] => h1").value
     blocks = read_html(html)
     for number, block in enumerate(blocks, 1):
         block.starts, block.rows = [(0, number)], [(number, cells) for _, cells in block.rows]

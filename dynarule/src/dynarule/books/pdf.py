@@ -20,18 +20,26 @@ def read_pdf(path: Path) -> list[Block]:
 
     Running titles are left out; small print, which parts sentences that go on overleaf, comes last.
     """
-    pages, tables, notes = [], [], []
+    pages, notes = [], []
+    tables: list[list[Block]] = []
     with need("pdfplumber", EXTRA).open(path) as pdf:
         sizes = Counter(round(char["size"]) for page in pdf.pages for char in page.chars)
         usual = max(sizes, key=lambda size: sizes[size], default=0)
         for page in pdf.pages:
             number, ruled = page.page_number, page.find_tables()
+            words = page.extract_words(extra_attrs=["size"])
             for table in ruled:
+                left, top, right, bottom = table.bbox
+                middle = [(w["top"] + w["bottom"]) / 2 if left < w["x1"] < right else 0 for w in words]
+                words = [w for w, y in zip(words, middle, strict=True) if not top < y < bottom]
+                at = max((i for i, word in enumerate(words, 1) if word["top"] < top), default=0)
+                # a title, which the table takes the place of
+                place = {"text": f"\0{len(tables)}", "x0": left, "x1": right, "size": 2 * usual}
+                words.insert(at, place | {"top": top, "bottom": (top + bottom) / 2})
                 rows = [(number, [" ".join((cell or "").split()) for cell in row]) for row in table.extract()]
-                tables += tables_of(rows)
-                page = page.outside_bbox(table.bbox)
+                tables.append(tables_of(rows))
             lines: list[list[Any]] = []
-            for word in page.extract_words(extra_attrs=["size"]):
+            for word in words:
                 if not lines or abs(lines[-1][0]["bottom"] - word["bottom"]) > 0.3 * usual:
                     lines.append([])
                 lines[-1].append(word)
@@ -54,7 +62,12 @@ def read_pdf(path: Path) -> list[Block]:
                 del page[edge]
     once = Counter(re.sub(r"\d+", "#", line) for _, line in notes)
     ends = [(number, line) for number, line in notes if once[re.sub(r"\d+", "#", line)] == 1]
-    return tables + blocks_of([(number, line) for number, page in texts for line in page] + [(0, ""), *ends])
+    blocks = blocks_of([(number, line) for number, page in texts for line in page] + [(0, ""), *ends])
+    return [
+        part
+        for block in blocks
+        for part in (tables[int(block.text[1:])] if block.text[:1] == "\0" else [block])
+    ]
 
 
 def _line(words: Sequence[Any]) -> str:

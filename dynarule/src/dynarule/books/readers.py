@@ -69,10 +69,15 @@ def _check_archive(path: Path) -> None:
         raise ValueError(f"it unpacks to {size >> 20:,} MiB, which no document of its size does")
 
 
+def _uncommented(path: Path, comment: str) -> str:
+    """Return a program without its comments, lines as they were; the sign of one may stand in quotes."""
+    kept = re.compile(rf"({_QUOTED})|{comment}", re.DOTALL)
+    return kept.sub(lambda match: match[1] or "\n" * match[0].count("\n"), decoded(path))
+
+
 def _clauses(path: Path) -> list[Block]:
     """Return the clauses of a logic program, each to its full stop; comments and directives are left out."""
-    kept = re.compile(rf"({_QUOTED})|%[^\n]*|/\*.{{0,9999}}?\*/", re.DOTALL)
-    text = kept.sub(lambda match: match[1] or "\n" * match[0].count("\n"), decoded(path))
+    text = _uncommented(path, r"%[^\n]*|/\*.{0,9999}?\*/")
     blocks, start = [], 0
     for part in re.finditer(rf"{_QUOTED}|(?P<end>\.(?=\s|$))|[^.'\"]+|.", text, re.DOTALL):
         if part["end"]:
@@ -85,15 +90,17 @@ def _clauses(path: Path) -> list[Block]:
 
 
 def _bodies(path: Path) -> list[Block]:
-    """Return the rules of a Rego policy, each to the end of its braces."""
+    """Return the rules of a Rego policy, each to the end of its braces, with a semicolon where a line ends within."""
     blocks, open_, text, line = [], 0, "", 0
-    for number, row in enumerate(decoded(path).splitlines(), 1):
-        row = re.sub(r"(^|\s)#.*", "", row)
-        if not open_ and (not row.strip() or re.match(r"\s*(package|import)\b", row)):
+    for number, row in enumerate(_uncommented(path, r"#[^\n]*").splitlines(), 1):
+        row = row.strip()
+        if not row or (not open_ and re.match(r"(?:package|import)\b", row)):
             continue
         line = line if text else number
-        text = f"{text} {row.strip()}".strip()
-        open_ += sum(row.count(opens) - row.count(closes) for opens, closes in ("{}", "()", "[]"))
+        between = "" if not text else " " if text[-1] in "{([,;" or row[0] in "})]" else "; "
+        text += between + row
+        bare = re.sub(_QUOTED, "", row)
+        open_ += sum(bare.count(opens) - bare.count(closes) for opens, closes in ("{}", "()", "[]"))
         if open_ <= 0 and not text.endswith("else"):
             blocks.append(Block("rule", text, [(0, line)]))
             open_, text = 0, ""

@@ -26,7 +26,7 @@ def write_book(folder: Path, reading: BookReading) -> None:
     rows.writerow(COLUMNS)
     for name, rule in zip(names, reading.rules, strict=True):
         parts = (rule.premise, rule.conclusion) if rule.sure else ("", "")
-        cells = (name, rule.text, *parts, " > ".join(rule.context), " ".join(rule.also))
+        cells = (name, rule.text, *parts, " > ".join(rule.context), ", ".join(rule.also))
         rows.writerow([f" {cell}" if cell[:1] in tuple("=+-@") else cell for cell in cells])
     template = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(
         (Path(__file__).parent / "review.html").read_text(encoding="utf-8")

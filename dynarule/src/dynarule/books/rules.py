@@ -7,16 +7,17 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ..bank.clauses import has_verb, split_rule
 from .blocks import Block, is_whole
-from .lists import RUNS_ON, joined
+from .lists import RUNS_ON, joined, whole_item
 from .readers import read_blocks
-from .sentences import REFERS_BACK, no_rule, sentences
-from .tables import table_rules
+from .sentences import IMPRINT, REFERS_BACK, no_rule, sentences
+from .tables import ALONE_NAMES, PREMISE_NAMES, THEN_NAMES, table_rules
 
 
 @dataclass
@@ -30,7 +31,7 @@ class DocumentRule:
     premise, conclusion : str
         Its parts; both are the whole text where ``sure`` is false.
     source : str
-        Name of the file; its path, where two have one name.
+        Name of the file, or its path where two have one name; of a workbook of several sheets, with the sheet's.
     line : int
         Where it begins: a line, a page of a PDF, a paragraph of a DOCX, a row of a table.
     context : tuple of str
@@ -63,7 +64,7 @@ class DocumentRule:
 
     def go_on(self, sentence: str) -> None:
         """Add a sentence that says nothing by itself."""
-        self.text = f"{self.text} {sentence}"
+        self.text = f"{self.text}{'' if is_whole(self.text) else '.'} {sentence[:1].upper()}{sentence[1:]}"
         self.premise, self.conclusion, self.sure = split_rule(self.text)
 
     @property
@@ -84,6 +85,14 @@ class BookReading:
 
 LONGEST_ANSWER = 800
 """Characters below a heading that asks: a longer answer is no rule but a chapter."""
+_IF, _THEN = (
+    re.compile(rf"(?:{'|'.join(names)})\s*:\s*(.+)", re.IGNORECASE)
+    for names in (
+        [*PREMISE_NAMES, *ALONE_NAMES, "trigger"],
+        [*THEN_NAMES, "action", "result", "outcome", "response"],
+    )
+)
+"""Lines as "Condition: ..." and "Action: ..."."""
 _EXCEPTIONS = re.compile(r"(?:exceptions?|exclusions?|exempt(?:ions?)?):?$", re.IGNORECASE)
 
 
@@ -161,6 +170,7 @@ class _Document:
     source: str
     reading: BookReading
     columns: dict[str, Any]
+    part: str = ""
     rules: list[DocumentRule] = field(default_factory=list)
     headings: list[tuple[int, str]] = field(default_factory=list)
 
@@ -169,9 +179,12 @@ class _Document:
         while at < len(blocks):
             block, end = blocks[at], at + 1
             after = blocks[end] if end < len(blocks) else Block("heading", "", [(0, 0)])
+            self.part = f":{block.part}" if block.part else ""
             lists = after.kind == "item" and not is_whole(block.text)
-            if block.kind == "text" and (lists or after.kind == "table") and _is_heading(block.text, after):
-                block.kind, block.depth, block.text = "heading", 8, block.text.rstrip(":")
+            if block.kind == "heading" and IMPRINT.match(block.text):
+                block.kind = "text"
+            elif block.kind in ("text", "item") and _is_heading(block, after):
+                block.kind, block.depth, block.text = "heading", 8 + block.depth, block.text.rstrip(":")
             if block.kind in ("heading", "text") and block.text.endswith("?"):
                 end = self._answer(block, blocks[end:]) + end
             if block.kind == "heading":
@@ -181,6 +194,13 @@ class _Document:
                 self._table(block)
             elif block.kind == "rule":
                 self._add(block.text, block.line_at(0))
+            elif block.kind == "lost":
+                self._leave(block.line_at(0), block.text, block.mark)
+            elif (premise := _IF.match(block.text)) and (then := _THEN.match(after.text)):
+                self._add(
+                    f"If {premise[1]}, {then[1].rstrip('.')}.", block.line_at(0), f"If {premise[1]}", then[1]
+                )
+                end += 1
             elif end == at + 1:
                 while end < len(blocks) and (block.kind == "item" or lists) and _is_below(blocks[end], block):
                     end += 1
@@ -188,35 +208,43 @@ class _Document:
             at = end
         return self.rules
 
+    def _leave(self, line: int, text: str, reason: str) -> None:
+        self.reading.left_out.append((f"{self.source}{self.part}:{line}", text[:300], reason))
+
     def _below(self, depth: int) -> None:
         self.headings = [heading for heading in self.headings if heading[0] < depth]
 
     def _add(self, text: str, line: int, premise: str | None = None, conclusion: str | None = None) -> None:
         context = tuple(title for _, title in self.headings)
-        rule = DocumentRule(text, premise or "", conclusion or "", self.source, line, context)
+        rule = DocumentRule(text, premise or "", conclusion or "", self.source + self.part, line, context)
         if premise is None or conclusion is None:
             rule.premise, rule.conclusion, rule.sure = split_rule(text)
         self.rules.append(rule)
 
     def _answer(self, question: Block, blocks: Sequence[Block]) -> int:
-        """Add a question with its answer; return how many blocks that is: all below a heading, else one or a list."""
-        count = 0
-        for block in blocks:
-            if block.kind not in ("text", "item") or block.text.endswith("?"):
-                break
-            count += 1
-            if question.kind == "text" and (block.kind == "item" or not block.text.endswith(":")):
-                break
-        texts = [re.sub(r"^A(?:nswer)?\s?\d*[.:]\s+", "", block.text) for block in blocks[:count]]
-        answer = " ".join(text if is_whole(text) else f"{text}." for text in texts)
-        if not count or len(answer) > LONGEST_ANSWER:
+        """Add a question with its answer; return their number: all below a title, else one and its list."""
+        taken = list(takewhile(lambda b: b.kind in ("text", "item") and "? " not in f"{b.text} ", blocks))
+        texts: list[str] = []
+        at = 0
+        while at < len(taken) and (not at or question.kind == "heading"):
+            text = re.sub(r"^A(?:nswer)?\s?\d*[.:]\s+", "", taken[at].text)
+            lists = taken[at].kind == "item" or not is_whole(text)
+            below = list(takewhile(lambda b: b.kind == "item", taken[at + 1 :])) if lists else []
+            if taken[at].kind == "text":
+                texts += [part for part, _ in joined(text, 0, below)] if below else [text]
+            else:
+                texts += [text, *(block.text for block in below)]
+            at += 1 + len(below)
+        whole = any(map(is_whole, texts))
+        answer = " ".join(t if is_whole(t) else f"{t}." for t in texts) if whole else f"{', '.join(texts)}."
+        if not at or len(answer) > LONGEST_ANSWER:
             return 0
         if question.kind == "heading":
             self._below(question.depth)
         asked = re.sub(r"^Q(?:uestion)?\s?\d*[.:]\s+", "", question.text)
         self._add(f"{asked} {answer}", question.line_at(0))
         question.kind = "text"
-        return count
+        return at
 
     def _table(self, block: Block) -> None:
         above = self.headings
@@ -224,9 +252,12 @@ class _Document:
         title = self.headings[-1][1] if self.headings else ""
         made, read_as = table_rules(block.rows, title=title, **self.columns)
         if made:
-            self.reading.tables.append((f"{self.source}:{block.rows[0][0]}", str(read_as)))
+            self.reading.tables.append((f"{self.source}{self.part}:{block.rows[0][0]}", str(read_as)))
         for line, text, *parts in made:
-            self._add(text, line, *parts)
+            if text:
+                self._add(text, line, *parts)
+            else:
+                self._leave(line, str(parts[0]), "a row that says nothing of what follows")
         self.headings = above
 
     def _sentences(self, block: Block, items: Sequence[Block]) -> None:
@@ -239,6 +270,8 @@ class _Document:
             pieces = [(f"Exceptions: {', '.join(bare)}.", block)]
         for text, where in pieces:
             parts = sentences(text)
+            if self.headings and isinstance(where, Block) and where.kind == "item" and len(parts) == 1:
+                parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", self.headings[-1][1]), parts[0][1]))]
             for number, (offset, sentence) in enumerate(parts):
                 line = where if isinstance(where, int) else where.line_at(offset)
                 last = self.rules[-1] if self.rules and not number else None
@@ -249,16 +282,30 @@ class _Document:
                 ):
                     last.go_on(sentence)
                 elif reason := no_rule(sentence, not number, len(parts) == 1):
-                    self.reading.left_out.append((f"{self.source}:{line}", sentence[:300], reason))
+                    self._leave(line, sentence, reason)
                 else:
                     self._add(sentence, line)
 
 
-def _is_heading(text: str, after: Block) -> bool:
-    """Whether a text above a list or a table is its title, though it is not written as one."""
-    if text.endswith(":") and after.kind == "table":
-        return True
-    return not (text.endswith((":", "-", "—")) or RUNS_ON.search(text) or has_verb(text) or is_whole(text))
+def _is_heading(block: Block, after: Block) -> bool:
+    """Whether a text is the title of the table, list or sentence below it, though it is not written as one."""
+    text = block.text
+    if block.kind == "item" and not (block.mark[-1:] in (".", ")") and after.text[:1].isupper()):
+        return False
+    if after.kind == "table":
+        return block.kind == "text" and (text.endswith(":") or not (has_verb(text) or is_whole(text)))
+    if (
+        text.endswith((":", "-", "—"))
+        or RUNS_ON.search(text)
+        or has_verb(text)
+        or is_whole(text.removesuffix("etc."))
+    ):
+        return False
+    lists = block.kind == "text" and after.kind == "item"
+    below = after.kind == "text" or after.depth > block.depth
+    return lists or (
+        below and is_whole(after.text) and not re.search(r"\d|: |^no\b|^not\b", text, re.IGNORECASE)
+    )
 
 
 def _is_below(item: Block, lead: Block) -> bool:

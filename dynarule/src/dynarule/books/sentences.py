@@ -17,7 +17,8 @@ _GENERAL = (
 )
 _REFERS = (
     r"(?:otherwise|in (?:that|this|such) cases?|in all other cases|if not|if so|if it does|if they do|those(?! who)|"
-    r"the same (?:applies|holds|goes)|such|they|however|except(?!ing)|exceptions?(?=:)|it(?! is (?:\w+ )?\w+ to\b)|"
+    r"the same (?:applies|holds|goes)|such|they|however|so (?:is|are|do|does)|except(?!ing)(?=[^,]*$)|"
+    r"exceptions?(?=:)|[\w -]+ (?:is|are) (?:exempt|excepted)\.?$|it(?! is (?:\w+ )?\w+ to\b)|"
     r"(?:this|these) (?:do|does|is|are|appl(?:y|ies)|also|shall|must|will|may|can|cannot|only|includes?)|"
     r"dies|ausgenommen|sonst|andernfalls)\b"
 )
@@ -40,9 +41,10 @@ _OPENER = re.compile(
     r"(?<=[。！？؟])\s*(?=\S)|;\s+(?=(?:if|when|unless|in case) (?!it\b|they\b|he\b|she\b|this\b|so\b|not\b)[^,]+,)"
 )
 _TITLED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|messrs|st)\.$", re.IGNORECASE)
-_IMPRINT = re.compile(
-    r"(?:©|\(c\)|copyright\b|all rights reserved|(?:from|to|cc|bcc|subject|date|sent|tel|phone|fax|e-?mail)\b[.:]+\s|"
-    r"(?:last|this page was last) (?:edited|updated|modified)|version \d|(?:table|figure|fig\.) \d+[:.])",
+IMPRINT = re.compile(
+    r"(?:©|\(c\) \d{4}|(?:scenario|feature):|copyright\b|all rights reserved|"
+    r"(?:from|to|cc|bcc|subject|date|sent|tel|phone|fax|e-?mail)\b[.:]+\s|"
+    r"see also\b|(?:last|this page was last) (?:edited|updated|modified)|version \d|(?:table|figure|fig\.) \d+[:.])",
     re.IGNORECASE,
 )
 
@@ -54,6 +56,7 @@ def sentences(text: str) -> list[tuple[int, str]]:
         last = whole[-1][1] if whole else ""
         shortened = _TITLED.search(last) or (sentence[:1].isdigit() and _ABBREVIATION.search(last))
         torn = sentence[:1].islower() or sentence[:1] in "<>=≤≥+/&:" or shortened
+        torn = torn or last[-1:] in (";", ",")  # "1. goals; 2. points"
         if whole and (torn or _NEEDS_LAST.match(sentence) or last.endswith("?")):
             whole[-1] = (whole[-1][0], f"{last} {sentence}")
         else:
@@ -84,8 +87,8 @@ def no_rule(sentence: str, first: bool, alone: bool) -> str:
         return f"longer than {LONGEST:,} bytes"
     if not re.search(r"[^\W\d_]{2}", sentence):
         return "no words"
-    if _IMPRINT.match(sentence) or re.fullmatch(r"[^.]* wrote:", sentence):
-        return "who wrote it, and when"
+    if IMPRINT.match(sentence) or re.fullmatch(r"[^.]* wrote:", sentence):
+        return "about the document, or where else to look"
     if sentence.endswith("?"):
         return "a question without an answer"
     if sentence.endswith(":"):

@@ -19,6 +19,15 @@ from .tables import tables_of
 
 _DELIMITERS = ",;\t|"
 MOST_CELLS = 5_000_000
+_BOUNDS = {
+    "gte": "at least",
+    "lte": "at most",
+    "gt": "more than",
+    "lt": "less than",
+    "in": "one of",
+}
+_FORMULA = re.compile(rb"</f>\s*(?:<v\s*/>|<v></v>)?\s*</c>")
+"""A formula whose value is not stored."""
 _LISTS = ("rules", "items", "policies", "statements", "sections", "clauses", "children")
 
 
@@ -56,9 +65,14 @@ def read_xlsx(path: Path) -> list[Block]:
             for area in re.findall(rb'<mergeCell ref="([A-Z0-9:]+)"', archive.read(name)):
                 left, top, right, bottom = openpyxl.utils.range_boundaries(area.decode())
                 _check_area((right - left + 1) * (bottom - top + 1))
+        unsaid = any(
+            _FORMULA.search(archive.read(n)) for n in archive.namelist() if n.startswith("xl/worksheets/")
+        )
     book = openpyxl.load_workbook(path, data_only=True)
-    blocks = []
+    formulas = openpyxl.load_workbook(path) if unsaid else None
+    blocks: list[Block] = []
     for sheet in book.worksheets:
+        begin = len(blocks)
         _check_area(sheet.max_row * sheet.max_column)
         rows = [[_value(cell) for cell in cells] for cells in sheet.iter_rows()]
         for area in sheet.merged_cells.ranges:
@@ -67,6 +81,12 @@ def read_xlsx(path: Path) -> list[Block]:
         if not re.fullmatch(r"(?:Sheet|Tabelle)\d*", sheet.title):
             blocks.append(Block("heading", sheet.title, [(0, 1)], 1))
         blocks += tables_of(list(enumerate(rows, 1)))
+        for cell in (c for cells in formulas[sheet.title].iter_rows() for c in cells) if formulas else ():
+            if cell.data_type == "f" and sheet[cell.coordinate].value is None:
+                reason = "a formula without a value; open the file in a spreadsheet program and save it"
+                blocks.append(Block("lost", f"{cell.coordinate} {cell.value}", [(0, cell.row)], mark=reason))
+        for block in blocks[begin:] if len(book.worksheets) > 1 else ():
+            block.part = sheet.title
     return blocks
 
 
@@ -134,7 +154,8 @@ def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
 def _flat(value: Any) -> str:
     """Return a value of a record as words: a list with commas, an object as "a is 1 and b is 2"."""
     if isinstance(value, dict):
-        return " and ".join(f"{name} is {_flat(part)}" for name, part in value.items())
+        said = {name: _BOUNDS.get(name.strip("$"), f"{name} is".replace("_", " ")) for name in value}
+        return " and ".join(f"{said[name]} {_flat(part)}" for name, part in value.items())
     if isinstance(value, list):
         return ", ".join(map(_flat, value))
     return "" if value is None else " ".join(str(value).split())

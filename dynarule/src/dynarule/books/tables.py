@@ -20,29 +20,18 @@ OUTCOME_NAMES = {
 }
 _ANY = {"", "-", "–", "—", "*", "any", "all", "n/a"}
 """Cells that say nothing: a condition that does not matter, no outcome."""
-_COUNTER = {
-    "",
-    "#",
-    "no",
-    "no.",
-    "nr",
-    "nr.",
-    "id",
-    "row",
-    "rule id",
-    "u",
-    "f",
-    "a",
-    "c",
-    "number",
-    "enabled",
-}
+_ELSE = {"*", "any", "other", "others", "else", "otherwise"}
+"""Cells of conditions alone."""
+_COUNTER = {"rule no", "rule id", "rule number", *" no nr id row u f a c number enabled".split(" ")}
+_ENDS = {"from": "to", "min": "max", "von": "bis", "since": "until", "over": "under", "above": "below"}
+"""Words in the names of two columns that are the ends of a range."""
 _NOTES = set("annotation annotations comment comments note notes remark remarks kommentar bemerkung".split())
 _BOUNDS = (
     (re.compile(r"(?:>=|≥)\s*(.+)"), "at least {}"),
     (re.compile(r"(?:<=|≤)\s*(.+)"), "at most {}"),
     (re.compile(r">\s*(.+)"), "more than {}"),
     (re.compile(r"<\s*(.+)"), "less than {}"),
+    (re.compile(r"(\d[\d.,]*)\s*\+"), "at least {}"),
     (
         re.compile(
             r"[\[(]?\s*(?!\d{4}-\d\d-)([€$£]?[\d.,:]+(?:\s*[^\W\d]+|\s*[€$£%])?)\s*(?:\.\.|–|-|\bto\b|\bbis\b)\s*"
@@ -54,7 +43,7 @@ _BOUNDS = (
 
 
 class TableRule(NamedTuple):
-    """A rule of a table: its line, text, premise and conclusion (None where the text is yet to be parsed)."""
+    """A rule of a table: line, text (empty without an outcome), premise and conclusion (None: to be found)."""
 
     line: int
     text: str
@@ -91,7 +80,7 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
         cells = [*cells, *[""] * (width - len(cells))]
         filled = [cell for cell in cells if cell]
         if len({*filled}) == 1 < width and (cells[0] or len(filled) == 1):
-            alone.append((line, filled[0]))
+            alone.append((line, filled[0].lstrip("*† ")))
         elif filled:
             *texts, (_, named) = alone or [(line, "" if table else title)]
             blocks += [Block("text", text, [(0, at)]) for at, text in texts]
@@ -156,14 +145,14 @@ def table_rules(
     columns = zip(*_even(body, header), strict=True)
     longest = max(((sum(map(len, cells)) / len(body), i) for i, cells in enumerate(columns)), default=(0, 0))
     texts = [given[text.lower()]] if text else [i for i, name in enumerate(names) if name in TEXT_NAMES]
-    if not texts and not outcomes and (longest[0] > 40 or len(header) == 1):
+    if not (texts or outcomes or {*names} & {*THEN_NAMES}) and (longest[0] > 40 or len(header) == 1):
         texts = [longest[1]]
     if texts and not outcomes:
         return list(_texts(header, body, texts[0])), Columns(text=header[texts[0]])
     corner = header[0]
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
         return list(_matrix(header, body, title)), Columns(matrix=True)
-    kept = [i for i, name in enumerate(names) if name not in _COUNTER]
+    kept = [i for i, name in enumerate(names) if name.strip(" .#") not in _COUNTER]
     kept = [i for i in kept if names[i] not in _NOTES or len(kept) < 3]
     last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, _even(body, header), kept)
     first = [i for i in kept if i not in last]
@@ -177,25 +166,28 @@ def table_rules(
 def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> Sequence[int]:
     """Guess the columns of outcomes.
 
-    By their names; else, in a table with bounds or "any" among its cells, the last; else all that the first columns,
-    as many as tell the rows apart, do not hold.
+    Those that are called "then". Else what stands behind the columns with bounds and those that tell the rows apart;
+    a column whose name is that of an outcome, such as "fee", begins them, with the amounts just before it.
     """
     if then := [i for i in kept if names[i] in THEN_NAMES]:
         return then
-    bounded = [i for i in kept if any(row[i] in ("-", "*", "any") or _bound(row[i]) for row in rows)]
-    named = [i for i in kept[1:] if {*re.findall(r"\w+", names[i])} & OUTCOME_NAMES]
-    named = [i for i in named if i not in bounded or i == kept[-1]] or named
-    if named:  # and what stands behind them
-        return [i for i in kept if i in named or (i > named[0] and not any(_bound(row[i]) for row in rows))]
-    if inner := {*bounded} - {kept[-1]}:  # the amounts behind the last bound, else the last column
-        amounts = [
-            i for i in kept if i > max(inner) and all(re.search(r"\d", row[i]) for row in rows if row[i])
-        ]
-        return amounts if amounts[-1:] == kept[-1:] else kept[-1:]
-    for count in range(1, min(len(kept), 20)):  # all, of thousands of columns, would take the square
-        if len({tuple(row[i] for i in kept[:count]) for row in rows}) == len(rows):
-            return kept[count:]
-    return kept[-1:]
+    words = {i: {*re.findall(r"\w+", names[i])} for i in kept}
+    said = set().union(*words.values())
+    ends = {end for pair in _ENDS.items() if said.issuperset(pair) for end in pair}
+    bounded = {
+        i
+        for i in kept[:-1]
+        if words[i] & ends or any(row[i].lower() in _ELSE or _bound(row[i]) for row in rows)
+    }
+    start = max([1, *(kept.index(i) + 1 for i in bounded)])
+    most = min(len(kept), 20) - 1  # all columns, of thousands, would take the square
+    while start < most and len({tuple(row[i] for i in kept[:start]) for row in rows}) < len(rows):
+        start += 1
+    named = [n for n, i in enumerate(kept) if n and i not in bounded and words[i] & OUTCOME_NAMES]
+    if named:
+        amounts = all(re.search(r"\d", row[i]) for i in kept[start : named[0]] for row in rows if row[i])
+        start = start if start < named[0] and amounts else named[0]
+    return [i for i in kept[start:] if i not in bounded]
 
 
 def _even(body: Sequence[Row], header: Sequence[str]) -> list[list[str]]:
@@ -210,7 +202,7 @@ def _is_header(header: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
         return header[0].lower() in TEXT_NAMES
     if any(re.fullmatch(r"[\d.,%€$£ ]+", cell) for cell in header[1:]):
         return bool(not header[0] or re.search(r"[/\\]", header[0]))
-    return all(len(cell) < 50 and not (cell.endswith(".") and " " in cell) for cell in header)
+    return all(len(cell) < 50 and not (cell.endswith(".") and cell.count(" ") > 1) for cell in header)
 
 
 def _texts(header: Sequence[str], body: Sequence[Row], column: int) -> Iterator[TableRule]:
@@ -253,7 +245,7 @@ def _matrix(header: Sequence[str], body: Sequence[Row], title: str) -> Iterator[
                     f"{kind.strip()} {value}".strip()
                     for kind, value in ((row_name, cells[0]), (column_name, name))
                 )
-                value = f"{title}: {cell}" if title else cell
+                value = f"{title}{'' if title.endswith('?') else ':'} {cell}" if title else cell
                 yield TableRule(
                     line,
                     f"For {where}, {value}." if title else f"For {where}: {cell}.",
@@ -269,10 +261,9 @@ def _decisions(
         cells = [*cells, *[""] * len(header)]
         conditions = [_condition(header[i], cells[i]) for i in first if cells[i].lower() not in _ANY]
         effects = [_effect(header[i], cells[i]) for i in last if cells[i] not in _ANY]
-        if effects:
-            premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
-            conclusion = " and ".join(effects)
-            yield TableRule(line, f"{premise}, {conclusion}.", premise, conclusion)
+        premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
+        conclusion = " and ".join(effects)
+        yield TableRule(line, f"{premise}, {conclusion}." if effects else "", premise, conclusion)
 
 
 def _effect(name: str, cell: str) -> str:
@@ -300,5 +291,5 @@ def _bound(cell: str) -> str:
 
 def _phrase(name: str) -> str:
     """Return a column's name as words: "order_total" is "order total"."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])|_", " ", name).strip()
+    words = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])|_", " ", name).strip(" ?:")
     return words if words.isupper() else words[:1].lower() + words[1:]
