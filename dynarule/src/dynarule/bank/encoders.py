@@ -22,6 +22,8 @@ PREMISE = "+premise"
 PREMISE_KEYS = " key=premise"
 """How the name, and the fingerprint, of an encoder that reads premises ends."""
 WORDS_VERSION = "words-3"  # change it when `verbalise` changes what it writes
+_READ = {".safetensors", ".bin", ".json", ".txt", ".model"}
+"""Files of a model folder that decide its embeddings, with pooling, prompts and vocabulary."""
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _APPLIED = re.compile(r"\b[^\W\d]\w*\(")
 _SYMBOLS = (
@@ -75,7 +77,7 @@ class SentenceEncoder:
     Attributes
     ----------
     fingerprint : str
-        Name, commit or hash of the weights, pooling, prompt and text treatment: equal fingerprints, equal embeddings.
+        Name, commit or hash of the files, dtype and text treatment: equal fingerprints, equal embeddings.
     dim : int
         P.
 
@@ -106,18 +108,9 @@ class SentenceEncoder:
         self.fol = fol
         prompts = self.model.prompts or {}
         self._prompt = next((prompts[side] for side in _DOCUMENT_PROMPTS if side in prompts), "")
-        weights = weights_hash(Path(source)) if local else _commit(self.model)
-        self.fingerprint = " ".join(
-            [
-                f"{name}@{weights}",
-                *(_pooling(module) for module in self.model),
-                f"max_tokens={self.model.max_seq_length}",
-                f"prompt={self._prompt!r}",
-                f"dtype={str(self.model.dtype).removeprefix('torch.')}",
-                "norm=l2",
-                f"fol={WORDS_VERSION if fol else 'as-is'}",
-            ]
-        )
+        files = folder_hash(Path(source)) if local else _commit(self.model)
+        dtype = str(self.model.dtype).removeprefix("torch.")
+        self.fingerprint = f"{name}@{files} dtype={dtype} norm=l2 fol={WORDS_VERSION if fol else 'as-is'}"
 
     @property
     def dim(self) -> int:
@@ -153,24 +146,14 @@ class SentenceEncoder:
             )
 
 
-def weights_hash(folder: Path) -> str:
-    """Return the SHA-256 of a model folder's weights: of the one file, or of all files' hashes by name.
-
-    Raises
-    ------
-    ValueError
-        If there are no weights.
-    """
-    files = sorted(folder.rglob("*.safetensors")) or sorted(folder.rglob("pytorch_model*.bin"))
-    if not files:
-        raise ValueError(f"no weights (*.safetensors) in the encoder folder {folder}")
-    hashes = [(path.relative_to(folder).as_posix(), _sha256(path)) for path in files]
-    return hashes[0][1] if len(hashes) == 1 else hashlib.sha256(repr(hashes).encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def folder_hash(folder: Path) -> str:
+    """Return the SHA-256 of what decides a model folder's embeddings: weights, settings and vocabulary, by name."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.suffix in _READ):
+        with path.open("rb") as file:
+            digest.update(f"{path.relative_to(folder).as_posix()} ".encode())
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def _commit(model: Any) -> str:
@@ -181,42 +164,18 @@ def _commit(model: Any) -> str:
     raise ValueError("the encoder has neither a Hub commit nor a folder; save it to a folder and give that")
 
 
-def _pooling(module: Any) -> str:
-    """Name a module; pooling with its settings, since other pooling is another embedding space."""
-    config = module.get_config_dict() if type(module).__name__ == "Pooling" else {}
-    mode = config.get("pooling_mode") or [key for key, value in config.items() if value is True]
-    return f"{type(module).__name__}={mode}" if mode else type(module).__name__
-
-
 def key_texts(rules: Sequence[str], encoder: str) -> list[str]:
-    """Return what the encoder of a fingerprint reads of each rule, as its key: equal texts, equal keys."""
+    """Return what the encoder of a fingerprint reads of each rule, as its key: equal texts, equal keys.
+
+    Keys of premises alone are beyond the paper, whose keys are whole rules: a search for a state then cannot learn by
+    heart which rules of that state the training questions took.
+    """
     if not encoder.endswith(PREMISE_KEYS):
         return list(rules)
     return [premise_of(rule) for rule in rules]
 
 
-class PremiseEncoder:
-    """An encoder that reads the premise of a rule alone (beyond the paper, whose keys are whole rules).
-
-    A search for a state then cannot learn by heart which rules of that state the training questions took. Which part
-    of a rule is read, `key_texts` says; a text that is given is read whole.
-    """
-
-    def __init__(self, encoder: SentenceEncoder | LayerEncoder) -> None:
-        self.encoder = encoder
-        self.fingerprint = encoder.fingerprint + PREMISE_KEYS
-
-    @property
-    def dim(self) -> int:
-        """P."""
-        return self.encoder.dim
-
-    def __call__(self, texts: Sequence[str]) -> Tensor:
-        """Return unit vectors, fp32 (N, P), on the CPU."""
-        return self.encoder(listed("texts", texts))
-
-
-AnyEncoder = SentenceEncoder | LayerEncoder | PremiseEncoder
+AnyEncoder = SentenceEncoder | LayerEncoder
 
 
 def open_encoder(
@@ -228,7 +187,7 @@ def open_encoder(
     ----------
     name : str
         ``minilm``, a sentence-transformers folder or name, or ``layers:N``: the first N layers of the model. With
-        ``+premise`` behind it: a `PremiseEncoder`.
+        ``+premise`` behind it the keys of a bank are of premises alone, see `key_texts`.
     fol : bool
         Whether a sentence encoder gets logic as words; the model's own layers read logic as the model does.
     model, tokenizer
@@ -240,8 +199,9 @@ def open_encoder(
         If the encoder cannot be loaded, or ``layers:N`` comes without a model.
     """
     if name.endswith(PREMISE):
-        whole = open_encoder(name.removesuffix(PREMISE), fol, model, tokenizer)
-        return whole if isinstance(whole, PremiseEncoder) else PremiseEncoder(whole)
+        encoder = open_encoder(name.removesuffix(PREMISE), fol, model, tokenizer)
+        encoder.fingerprint += PREMISE_KEYS
+        return encoder
     if not name.startswith(PREFIX):
         return SentenceEncoder(name, fol=fol)
     count = name.removeprefix(PREFIX)
@@ -270,9 +230,8 @@ def encoder_of(fingerprint: str, model: nn.Module | None = None, tokenizer: Any 
     if fingerprint in ("", encoder.fingerprint):
         return encoder
     here = f"the one called {source!r} here is"
-    part = encoder.encoder if isinstance(encoder, PremiseEncoder) else encoder
-    if isinstance(part, LayerEncoder):
-        here = f"the first layers of this model, loaded in {part.dtype}, are"
+    if isinstance(encoder, LayerEncoder):
+        here = f"the first layers of this model, loaded in {encoder.dtype}, are"
     raise ValueError(
         f"the rules' encoder is {fingerprint!r}; {here} {encoder.fingerprint!r}: load the model, and install the "
         "version, that the rules were embedded with, in the same dtype, or train and embed again"
