@@ -80,9 +80,7 @@ def test_a_bank_of_another_encoder_is_refused(ready, bank):
     RuleMemory(adapter, bank)
 
 
-@pytest.mark.parametrize(
-    "change", [{}, {"num_hidden_layers": 3}, {"num_hidden_layers": 5}, {"hidden_size": 64}]
-)
+@pytest.mark.parametrize("change", [{}, {"num_hidden_layers": 3}])
 def test_a_model_that_does_not_hold_the_adapter_is_refused(change, ready, bank, tiny_model):
     """Even a twin: the hooks would read projections that its own adapter, if it has one, does not train."""
     _, _, adapter = ready
@@ -106,12 +104,6 @@ def test_an_attention_that_is_not_sdpa_or_eager_is_refused(ready, bank):
     ):
         pass
     assert model.config._attn_implementation == "flex_attention"
-
-
-def test_a_tokenizer_without_search_is_refused(ready, bank, tiny_tokenizer):
-    model, _, _adapter = ready
-    with pytest.raises(ValueError, match=r"has no token '<search>'.*call dynarule\.prepare_search"):
-        generate(model, tiny_tokenizer(), bank, ["w11"])
 
 
 # A bank that changes in the middle of a generation: what is kept stays, the next <search> sees the change.

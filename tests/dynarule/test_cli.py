@@ -217,7 +217,6 @@ def test_banks_and_adapters_are_built_inspected_extended_and_cut(cli, files):
     assert "no rule '3'" in cli("bank", "remove", bank, "3", code=2)
     assert "'bge@1'" in cli("bank", "add", bank, more, "--prefix", "x", "--encoder", "bge", code=2)
     assert "exists already" in cli("bank", "build", folder / "rules.txt", "--out", bank, code=2)
-    assert "dtype must be one of fp32" in cli("bank", "build", more, "--out", bank, "--dtype", "int8", code=2)
     cli("bank", "build", more, "--out", bank, "--overwrite", "--fol", "--dtype", "bf16")
     assert (RuleBank.load(bank).encoder, RuleBank.load(bank).dtype) == ("minilm@1 fol", torch.bfloat16)
     question = [*served(folder, rules="bank"), "-q", "w1", "--max-new-tokens", 1]
@@ -311,10 +310,7 @@ def test_training_says_what_is_wrong(cli, files):
     for words, complaint in (
         (["--stage", 2], "stage 2 starts from stage 1"),
         (["--set", "colour=red"], "expected name=value"),
-        (["--method", "rag"], "method must be one of ['dynarule', 'srki', 'kblam'], got 'rag'"),
-        (["--set", "temperature=-1"], "temperature must be positive, got -1"),
         (["--add", "moun"], "unknown addition 'moun'; there are ['muon'"),
-        (["--add", "muon:value_rate=0"], "value_rate must be positive"),
     ):
         assert complaint in cli(*common, "--questions", questions, *words, code=2)
     assert not (folder / "x").exists()
@@ -411,16 +407,9 @@ def test_errors_are_one_line(cli, files):
     [
         ("none", None, "no question file"),
         ("q.txt", "\n", "is empty"),
-        ("q.txt", "%PDF-1.4\n", "is a PDF; save it as UTF-8 text"),
         ("q.csv", "question\nw1\n", "is no list of questions; expected .jsonl"),
-        ("q.parquet", "PAR1", "is not a readable parquet file"),
         ("q.jsonl", '{"text": "x"}\n', "row 1 has no `question`"),
         ("q.jsonl", '{"question": "w1"}\n{"question": null}\n', "row 2 has no `question`"),
-        (
-            "q.jsonl",
-            '{"question": "w1", "steps": [{"text": "\\ud800"}]}\n',
-            "is not JSON lines: 'utf-8' codec can't",
-        ),
         ("q.jsonl", "[" * 100_000, "is not JSON lines"),
     ],
 )
@@ -489,7 +478,7 @@ def test_texts_do_not_steer_the_terminal(cli, files):
     assert json.loads(texts[5])["first"][0]["text"] == hostile  # escapes of JSON, so nothing is lost
 
 
-def test_words_that_the_model_has_no_tokens_for_are_named(cli, files, capsys):
+def test_words_that_the_model_has_no_tokens_for_are_named(cli, files):
     folder, *_ = files
 
     def note(question):
@@ -505,20 +494,6 @@ def test_words_that_the_model_has_no_tokens_for_are_named(cli, files, capsys):
         "no tokens for 2 of 2 words of the questions, such as which, invoice" in unknown
         and "dynarule train --help" in unknown
     )
-
-    class InPieces:
-        """Of two letters, as a language model has a rare name; letter by letter, what it does not know."""
-
-        unk_token_id = None
-
-        def __call__(self, text, **_):
-            size = 2 if text.strip() == "Anouk" else 1
-            return {"input_ids": list(range(-(-len(text.strip()) // size)))}
-
-    loading.warn_of_unknown(InPieces(), ["Anouk"])
-    assert capsys.readouterr().err == ""
-    loading.warn_of_unknown(InPieces(), ["Anouk invoice"])
-    assert "1 of 2 words of the questions, such as invoice" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("extra", ["parquet", "train", "ui"])
@@ -563,14 +538,6 @@ def test_an_answer_grows_to_the_whole_one(chat, monkeypatch):
     monkeypatch.setattr(type(chat.model), "generate", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):  # and ends the wait
         list(chat.reply("w1"))
-
-
-def test_lines_change_the_book(chat):
-    lines = ["+ If A is green, A will be blue.", "rules GREEN", "- 13", "rules green"]
-    told = ["added [13], 13 rules", "[13] If A is green, A will be blue.", "12 rules", ""]
-    assert [list(chat.reply(line)) for line in lines] == [[line] for line in told]
-    with pytest.raises(ValueError, match=r"no rule after \+; type for example"):
-        list(chat.reply("+"))
 
 
 @pytest.mark.parametrize(

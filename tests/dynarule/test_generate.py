@@ -163,16 +163,9 @@ def test_the_least_support_is_the_most_accurate_one():
         assert best.accuracy == max(point.accuracy for point in points)
 
 
-@pytest.mark.parametrize(
-    ("text", "answers", "same"),
-    [
-        (r"so \boxed{9}, then \boxed{ The  Tundra,9}", ["the tundra", "9"], True),
-        (r"\boxed{9}", ["9", "8"], False),
-        ("9", ["9"], False),
-    ],
-)
-def test_the_last_box_is_compared(text, answers, same):
-    assert says(text, answers) == same
+def test_the_last_box_is_compared():
+    assert says(r"so \boxed{9}, then \boxed{ The  Tundra,9}", ["the tundra", "9"])
+    assert not says(r"\boxed{9}", ["9", "8"]) and not says("9", ["9"])
 
 
 def test_the_token_is_stripped_or_kept(ask):
@@ -217,21 +210,12 @@ def test_messages_go_through_the_chat_template(bank, ready, tiny_tokenizer):
 
 @pytest.mark.parametrize(
     "option",
-    [
-        {"num_beams": 4},
-        {"num_return_sequences": 2},
-        {"generation_config": GenerationConfig(num_beams=2)},
-        {"max_new_tokens": 0},
-        {"batch_size": 0},
-        {"max_searches": -1},
-    ],
+    [{"num_beams": 4}, {"num_return_sequences": 2}, {"max_new_tokens": 0}, {"max_searches": -1}],
     ids=lambda option: next(iter(option)),
 )
-def test_what_the_memory_cannot_follow_is_refused(option, bank, ready):
-    model, tokenizer, _adapter = ready()
-    name = next(iter(option)) if "generation_config" not in option else "num_beams"
-    with pytest.raises(ValueError, match=name):
-        generate(model, tokenizer, bank, PROMPTS, **option)
+def test_what_the_memory_cannot_follow_is_refused(option, ask):
+    with pytest.raises(ValueError, match=next(iter(option))):
+        ask(PROMPTS, **option)
 
 
 @pytest.mark.parametrize("said", ["config", "position", "model"])

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import fields, replace
 
-import pytest
 from dynarule.model_card import model_card
 from dynarule.training.recipe import Recipe, paper_recipe
 
@@ -67,24 +66,11 @@ def test_it_says_data_seeds_steps_recipe_and_results():
     assert "base_model: Qwen/Qwen2.5-0.5B" in card.split("---")[1]
 
 
-def test_a_long_curve_is_thinned_and_keeps_its_end():
-    card = model_card(INFO, paper_recipe(), FACTS, [measured(10 * i) for i in range(1, 101)])
-    steps = [int(row[0]) for row in rows(card) if len(row) == 4 and row[0].isdigit()]
-    assert len(steps) <= 12 and steps[-1] == 1000 and steps == sorted(steps)
-
-
 def test_it_admits_what_was_not_measured():
     facts = FACTS | {"held_out": 0, "families": {}}
     info = replace(INFO, confidence_layer=None, trainable_token_indices=None)
+    info.base_model_name_or_path = "./models/tiny"  # of this machine
     card = model_card(info, paper_recipe(stage=1), facts, [])
     assert "Nothing was measured on held-out questions." in card
     assert "run `dynarule confidence --write`" in card
-    assert "prepare_search" not in card
-    assert model_card(INFO, paper_recipe(), FACTS, [measured(1)]).count("Nothing was measured") == 0
-
-
-@pytest.mark.parametrize("name", ("/home/someone/models/tiny", "./models/tiny"))
-def test_a_local_base_is_named_without_its_place(name):
-    card = model_card(replace(INFO, base_model_name_or_path=name), paper_recipe(), FACTS, [])
-    assert "# DynaRule adapter, stage 2, for tiny" in card
-    assert "models" not in card and "base_model:" not in card
+    assert "prepare_search" not in card and "models" not in card and "base_model:" not in card

@@ -28,7 +28,6 @@ from peft import (
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     DynamicCache,
     TextIteratorStreamer,
     pipeline,
@@ -44,7 +43,6 @@ from dynarule import (
     generate,
     kblam_config,
     load_adapter,
-    prepare_search,
 )
 
 WIDTH, SEARCH = 20, 7
@@ -91,29 +89,6 @@ def moved(model, **changes):
     for parameter in RuleAdapter(tuned).parameters():
         parameter.data += torch.randn(parameter.shape, generator=generator).to(parameter) * 0.1
     return tuned
-
-
-@pytest.mark.parametrize("tied", [True, False])
-def test_training_changes_the_adapter_and_one_row(family, tied, bank, tiny_model):
-    model = tiny_model(family, tie_word_embeddings=tied)
-    before = {name: p.clone() for name, p in model.named_parameters()}
-    tuned = get_peft_model(model, config([SEARCH] if tied else UNTIED))
-    projections = {n: p.clone() for n, p in tuned.named_parameters() if "dynarule_" in n}
-    train(tuned, bank)
-    for name, p in tuned.named_parameters():
-        if name in projections:
-            assert not torch.equal(p, projections[name]), name
-    matrices = [(tuned.get_input_embeddings(), before["model.embed_tokens.weight"])]
-    if not tied:
-        matrices.append((tuned.get_output_embeddings(), before["lm_head.weight"]))
-    for matrix, old in matrices:
-        assert torch.equal(matrix.token_adapter.base_layer.weight, old)  # the matrix itself is frozen
-        delta = matrix.token_adapter.trainable_tokens_delta["default"]
-        assert delta.shape == (1, old.shape[1])
-        assert not torch.equal(delta[0], old[SEARCH])
-    frozen = {n for n, p in tuned.named_parameters() if not p.requires_grad}
-    assert not any("dynarule_" in n for n in frozen)
-    assert any("mlp" in n for n in frozen)
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -266,23 +241,6 @@ def test_a_base_that_cannot_be_hashed_is_not(tiny_model):
     before = BaseModel.of(own)
     moved(own)
     assert BaseModel.of(own) == before  # nor do rules beside the blocks
-
-
-def test_a_grown_vocabulary_is_asked_for(tiny_model, tiny_tokenizer, tmp_path):
-    model, tokenizer = tiny_model("qwen2"), tiny_tokenizer(97)
-    row = prepare_search(model, tokenizer)
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2))
-    trained = [p.data.add_(1)[0].clone() for p in adapter.train_search(row)]
-    adapter.save(tmp_path, tokenizer)
-    fresh = tiny_model("qwen2")
-    with pytest.raises(
-        ValueError, match=r"id 97, the model's vocabulary has 97 rows; call dynarule\.prepare_search"
-    ):
-        PeftModel.from_pretrained(fresh, tmp_path)
-    prepare_search(fresh, AutoTokenizer.from_pretrained(tmp_path))
-    tuned = PeftModel.from_pretrained(fresh, tmp_path)
-    for matrix, wanted in zip((tuned.get_input_embeddings(), tuned.lm_head), trained, strict=True):
-        assert torch.equal(matrix.weight[row], wanted)
 
 
 # Files that are whole, and belong together.

@@ -28,7 +28,6 @@ class Bytes:
         ("Hunde bleiben draussen, wenn jemand anderes zahlen muss", "Hunde bleiben"),
         ("Если читатель опоздал", "Если читатель"),
         ("借五本书", "借 五"),
-        ("यदि पाठक", "यदि पाठक"),
     ],
 )
 def test_words_of_other_languages_are_named(text, expected):

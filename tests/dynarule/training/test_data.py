@@ -106,15 +106,6 @@ def test_where_search_stands_follows_from_a_text_of_one_s_own(tokenizer):
     )
 
 
-def test_a_chat_template_is_the_prompt(word_tokenizer):
-    tokenizer = word_tokenizer([target_text(row) + row["question"] for row in ROWS])
-    turns = "{% for m in messages %}fox {{ m['content'] }}{% endfor %}"
-    tokenizer.chat_template = turns + "{% if add_generation_prompt %} owl{% endif %}"
-    prompt = batch(tokenizer)
-    ids = prompt["input_ids"][1][prompt["question_BT"][1]]
-    assert tokenizer.decode(ids) == "fox How many fins has an owl ? owl"
-
-
 def test_pools_hold_gold_once_hard_negatives_and_random_others_shuffled():
     pools = RulePools(40, PREMISES, hard_share=0.5, seed=1)
     pool = pools.draw([4, 9, 4], 12, key=7)
@@ -126,8 +117,6 @@ def test_pools_hold_gold_once_hard_negatives_and_random_others_shuffled():
     assert not np.array_equal(pool, RulePools(40, PREMISES, 0.5, seed=2).draw([4, 9, 4], 12, key=7))
     places = [int(np.flatnonzero(pools.draw([4], 12, key=k) == 4)[0]) for k in range(50)]
     assert len(set(places)) > 8  # gold has no place of its own
-    few = [len({5, 6, 7} & set(RulePools(40, PREMISES, 0.0).draw([4], 12, k).tolist())) for k in range(50)]
-    assert np.mean(few) < 1.5  # 3 x 11 / 39 by chance
     assert sorted(pools.draw([4], 99, 0).tolist()) == list(range(40))
     assert {len(pools.draw([4], (3, 6), k)) for k in range(60)} == {3, 4, 5, 6}
     assert len(pools.draw([0, 4, 8, 12, 16], (3, 6), 1)) in (5, 6)
@@ -184,7 +173,6 @@ def test_batches_of_a_step_hold_questions_of_like_length():
     ("change", "message"),
     [
         ({"steps": []}, "one step at least"),
-        ({"question": None}, "missing or empty"),
         ({"steps": [{"text": "a", "rule_ids": [99]}]}, "rule '99' is not in the rule table of 40"),
         ({"steps": [{"nl": "a", "rule_ids": [11]}]}, r"has \['nl', 'rule_ids'\]; name the key of the text"),
         ({"steps": [{"text": "a <search> b", "rule_ids": [11]}]}, "must not contain <search>"),

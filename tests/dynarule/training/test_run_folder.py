@@ -4,7 +4,6 @@ import json
 import multiprocessing
 import random
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -41,9 +40,6 @@ def test_a_resumed_run_must_be_the_same_one(tmp_path):
         ValueError, match=r"started with temperature 0.05, now it is 0.1; resume with the recipe"
     ):
         claim(tmp_path, settings | {"temperature": 0.1}, True)
-    (tmp_path / "recipe.json").write_text("{")
-    with pytest.raises(ValueError, match=r"recipe\.json is damaged"):
-        claim(tmp_path, settings, True)
 
 
 @pytest.mark.parametrize("name", ["base", "checkpoint-2", "checkpoint-best"])
@@ -55,8 +51,7 @@ def test_a_link_leads_no_training_elsewhere(tmp_path, name):
         claim(tmp_path / "run", {"embedding": "full"}, True)
 
 
-@pytest.mark.parametrize("state", [None, '{"log_history": [{"lo'])
-def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path, state):
+def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path, state='{"log_history": [{"lo'):
     claim(tmp_path, {"seed": 0}, False)
     (tmp_path / "checkpoint-best").mkdir()  # not the Trainer's
     checkpoint(tmp_path, 3, state)
@@ -70,25 +65,6 @@ def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path, state):
     checkpoint(tmp_path, 3, state)
     assert claim(tmp_path, {"seed": 1}, True) == str(tmp_path / "checkpoint-2")
     assert not (tmp_path / "checkpoint-3").exists()
-
-
-def test_the_trainer_writes_its_state_last(case, quick, run, tmp_path, monkeypatch):
-    """So a checkpoint that has it has everything."""
-    from transformers import TrainerState
-
-    before, save = [], TrainerState.save_to_json
-
-    def noted(self, path):
-        before.append({p.name for p in Path(path).parent.glob("*")})
-        save(self, path)
-
-    monkeypatch.setattr(TrainerState, "save_to_json", noted)
-    run(case, tmp_path, quick(max_steps=1), **SAVING)
-    written = {p.name for p in (tmp_path / "checkpoint-1").iterdir()}
-    assert before[0] == written - {"trainer_state.json"} and len(written) > 4
-    size = sum(path.stat().st_size for path in (tmp_path / "checkpoint-1").glob("model*"))
-    trained = sum(p.numel() for p in case[2].parameters()) * 4
-    assert trained < size < trained + 8000  # the frozen base is not in it
 
 
 def test_two_processes_do_not_train_in_one_folder(case, quick, run, tmp_path):
