@@ -177,10 +177,10 @@ def stats(folder: BuildFolder, as_json: Json = False) -> None:
     Example: ruleworld stats data
     """
     from .io import build_stats
-    from .show import print_stats
+    from .show import stats_text
 
     counted = build_stats(folder)
-    _print(vars(counted)) if as_json else print_stats(counted)
+    _print(counted.to_dict(), None if as_json else stats_text(counted))
 
 
 @app.command()
@@ -241,10 +241,10 @@ def score(
     Example: ruleworld score outputs.jsonl --split test
     """
     from .scoring import score_file
-    from .show import print_scores
+    from .show import scores_text
 
     result = score_file(predictions, _spec(scale, split, seed, data_version, dials), subtask, allow_missing)
-    _print(result) if as_json else print_scores(result)
+    _print(result, None if as_json else scores_text(result))
 
 
 @app.command()
@@ -253,7 +253,7 @@ def export(
     out: NewFolder,
     repo: Annotated[str, typer.Option("--repo", help="What its card calls the repository.")] = "OWNER/NAME",
 ) -> None:
-    """Write a build as a dataset repository: parquet, card with every number computed, eval.yaml.
+    """Write a build as a dataset repository: parquet, and a card whose every number is computed.
 
     Example: ruleworld export data --out hub --repo OWNER/ruleworld
     """

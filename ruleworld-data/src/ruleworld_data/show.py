@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import pyarrow as pa
@@ -66,66 +66,55 @@ def head_text(spec: WorldSpec) -> str:
     return f"RuleWorld {spec.version}, world {world_of(spec).world_id}, scale {spec.scale}{dials}"
 
 
-def print_stats(stats: BuildStats) -> None:
-    """Print what a build holds."""
-    turned = "".join(f", {name} {value}" for name, value in stats.dials.items())
-    where = f"scale {stats.scale}, seed {stats.seed}{turned}"
-    head = f"RuleWorld {stats.generator_version}, {where}, {stats.bytes / 1e6:.1f} MB"
-    _print(head, *(_table(columns, rows) for columns, *rows in stats.tables().values()))
+def stats_text(stats: BuildStats) -> str:
+    """Return what a build holds."""
+    built = stats.built
+    turned = "".join(f", {name} {value}" for name, value in built["dials"].items())
+    where = f"scale {built['scale']}, seed {built['seed']}{turned}"
+    head = f"RuleWorld {built['generator_version']}, {where}, {built['bytes'] / 1e6:.1f} MB"
+    return "\n\n".join([head, *stats.texts().values()])
 
 
-def print_scores(result: dict[str, Any]) -> None:
-    """Print the result of `ruleworld_data.scoring.score_predictions`."""
+def scores_text(result: dict[str, Any]) -> str:
+    """Return the result of `ruleworld_data.scoring.score_predictions`."""
     from .scoring.selective import SELECTIVE
 
     metrics = ("exact_match", "strict_match", "length_mismatch", "missing_box")
     macro = result["macro"] | {name: result[name] for name in ("n", "missing")}
     rows = [
-        [name, str(scores["n"]), str(scores["missing"]), *(f"{scores[m]:.4f}" for m in metrics)]
+        [name, scores["n"], scores["missing"], *(f"{scores[m]:.4f}" for m in metrics)]
         for name, scores in [*result["subtasks"].items(), ("macro average", macro)]
     ]
-    lines = [_table(["sub-task", "n", "missing", *metrics], rows[:-1], rows[-1])]
+    parts = [table_text(["sub-task", "n", "missing", *metrics], rows)]
     more = [name for name in (*SELECTIVE, "aurc") if any(name in own for own in result["subtasks"].values())]
     if more:
         rows = [
             [name, *(f"{own[m]:.4f}" if m in own else "" for m in more)]
             for name, own in result["subtasks"].items()
         ]
-        lines.append(_table(["sub-task", *more], rows))
+        parts.append(table_text(["sub-task", *more], rows))
     if result["paper"] is not None:
-        lines.append(f"Mean of the paper's six groups (exact_match): {result['paper']['exact_match']:.4f}")
+        parts.append(f"Mean of the paper's six groups (exact_match): {result['paper']['exact_match']:.4f}")
     if result["foreign"]:
-        lines.append(
+        parts.append(
             f"Ignored, because they belong to none of these questions: {result['foreign']} predictions."
         )
-    _print(*lines)
+    return "\n\n".join(parts)
 
 
-def _print(*parts: Any) -> None:
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=140)  # wide enough for the tables where no terminal sets the width
-    for part in parts:
-        console.print(part)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]], last: Sequence[Any] = ()) -> Any:
-    """Lay out texts and counts, these with commas."""
-    from rich.table import Table
-    from rich.text import Text
-
+def table_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Lay out a Markdown table that a terminal shows well, too: names to the left, numbers to the right."""
     from .verify.report import printable
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for i, column in enumerate(columns):
-        table.add_column(
-            column, justify="left" if not i or column in ("skeleton", "split") else "right", no_wrap=True
-        )
-    for row in [*rows, last] if last else rows:
-        if row is last:
-            table.add_section()
-        cells = (cell if isinstance(cell, str) else f"{cell:,}" for cell in row)
-        table.add_row(*(Text(printable(cell)) for cell in cells))  # as it is, no markup
-    return table
+    body = [[f"{cell:,}" if isinstance(cell, int) else printable(str(cell)) for cell in row] for row in rows]
+    columns = list(zip(head, *body, strict=True))
+    sides = ["<" if all(cell[:1].isalpha() for cell in column) else ">" for column in columns]
+    widths = [max(map(len, column)) for column in columns]
+    rule = [
+        "-" * (width - 1) + ("-" if side == "<" else ":") for side, width in zip(sides, widths, strict=True)
+    ]
+    lines = (
+        " | ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
+        for row in (head, rule, *body)
+    )
+    return "\n".join(f"| {line} |" for line in lines)

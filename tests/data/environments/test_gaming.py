@@ -11,7 +11,7 @@ from ruleworld_data.environments import EnvConfig, Episode, RewardWeights, insta
 from ruleworld_data.environments.certificate import _views, chain_bar
 from ruleworld_data.environments.policies import View, count_and_change, frequent_answers
 from ruleworld_data.questions import boxed
-from ruleworld_data.scoring.shortcuts import SHORTCUT_BAR
+from ruleworld_data.verify.leaks import SHORTCUT_BAR
 
 HUGE = 100_000
 """Characters of a huge output, about."""

@@ -213,11 +213,12 @@ def test_a_build_with_dials_says_so_and_can_be_exported(tmp_path):
     assert rules.schema.names == rule_schema(dials).names and rules.schema.types == rule_schema(dials).types
     assert rules.to_pylist() == rule_table("train", "tiny", version="1.1", dials=dials).to_pylist()
     stats = build_stats(tmp_path / "out")
-    assert stats.dials == dials.to_dict() and stats.rules["train"]["place_state2attr"]
-    assert stats.rows["multi_rule_10"]["test"] == stats.rows["multi_hop_5"]["test"] == 50
+    rules, questions = stats.rules.set_index("rules"), stats.questions.set_index("questions")
+    assert stats.built["dials"] == dials.to_dict() and rules["train"]["place_state2attr"]
+    assert questions["test"]["multi_rule_10"] == questions["test"]["multi_hop_5"] == 50
     export(tmp_path / "out", tmp_path / "hub")
     card = (tmp_path / "hub" / "README.md").read_text()
-    assert "config_name: multi_hop_5" in card and "| count2state |" in card and "--dials hops=5" in card
+    assert "config_name: multi_hop_5" in card and "count2state" in card and "--dials hops=5" in card
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,8 @@ def test_an_answer_may_be_in_any_words(answer, gold, same):
 def test_stats_tell_how_many_gold_rules_share_a_word(built, tmp_path):
     """At 1 some do by chance: "mountain" is a word of two names."""
     build(tmp_path, "tiny", dials=Dials(words=1.0))
-    usual, other = (build_stats(folder).shared_words for folder in (built, tmp_path))
+    counted = (build_stats(folder).questions.set_index("questions") for folder in (built, tmp_path))
+    usual, other = (table["shared words"] for table in counted)
     for subtask in ("single_rule", "multi_rule_4", "multi_hop_4"):
         assert usual[subtask] > 0.8 > 0.4 > other[subtask]
 

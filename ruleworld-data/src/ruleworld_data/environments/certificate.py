@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from ..questions import boxed
-from ..scoring.shortcuts import SHORTCUT_BAR
 from ..spec import UNKNOWN
 from ..verify import parse_rule_table
 from ..verify.asp import AspSolver
+from ..verify.leaks import SHORTCUT_BAR
 from ..world.arrays import MAX_EFFECT
 from .config import EnvConfig, RewardWeights
 from .instances import SCHEMA, Instance, instance

@@ -19,7 +19,7 @@ from typing import Any
 from ..spec import PAPER_POINT, VERSION, Dials, WorldSpec, check_count, data_version
 from .cluster import run_on_ray
 from .files import PART, file_digest, whole_file, write_whole
-from .shards import Shard, plan, read_shard
+from .shards import Shard, plan
 from .workers import start_worker
 
 FORMAT = 1
@@ -277,12 +277,3 @@ def read_build(folder: str | Path) -> dict[str, Any]:
         if file_digest(path) != entry.get("sha256"):
             raise ValueError(f"shard {path} was changed since it was built; {_AGAIN}")
     return manifest
-
-
-def read_rows(folder: Path, config: str, split: str, columns: list[str], most: int) -> list[dict[str, Any]]:
-    """Return some columns of the first rows of a split of a build; `ValueError` if a shard cannot be read."""
-    rows: list[dict[str, Any]] = []
-    for shard in read_manifest(folder)["shards"]:
-        if (shard["config"], shard["split"]) == (config, split) and len(rows) < most:
-            rows += read_shard(folder / shard["path"], columns).slice(0, most - len(rows)).to_pylist()
-    return rows

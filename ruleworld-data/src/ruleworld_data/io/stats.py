@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..spec import CHAINS, EXTRA_TYPES, RULE_SPLITS, RULE_TYPES, data_version, splits_of, subtasks_of
+from ..show import table_text
+from ..spec import CHAINS, EXTRA_TYPES, RULE_SPLITS, RULE_TYPES, splits_of, subtasks_of
 from ..world.forms import load_forms
 from .builds import read_build, world_spec
 from .shards import read_shard
+
+_ANSWERS = {"count": "counts", "environment": "environments", "state": "states", "creature": "creatures"}
 
 
 @dataclass(frozen=True)
@@ -23,87 +27,48 @@ class BuildStats:
 
     Attributes
     ----------
-    generator_version, scale, seed : str, str, int
-        What was built.
-    dials : dict
-        Where the world departs from the paper's.
-    rows : dict
-        Rows by configuration and split.
-    rules : dict
-        Rules by split and type.
-    skeletons : dict
-        Questions of the single-chain sub-tasks by split and skeleton.
-    diversity : dict
-        Of the single-chain sub-tasks by split: different ``chains`` of rules (without the rule of the initial count),
-        how often the most frequent one comes (``top``), different first rules (``starts``) and ``answers``.
-    answer_types : dict
-        Answers by sub-task and type, over all splits.
-    mean_characters : dict
-        Mean question length by sub-task, over all splits.
-    shared_words : dict
-        By sub-task, of the test split: the share of gold rules that have a name's word in common with what is at hand
-        when they are looked for: the question, or its part, and the step before. By it searches by words are judged.
-    bytes : int
-        Size of the shards.
+    built : dict
+        What was built, as ``generator_version``, ``scale``, ``seed`` and ``dials``, and its size in ``bytes``.
+    rules : DataFrame
+        Rules by type and split, all of them last.
+    questions : DataFrame
+        Questions by sub-task and split, all of them last; over all splits their mean length in characters and the
+        shares of answers of each type; and the shared words: the share of test's gold rules that have a name's word in
+        common with what is at hand when they are looked for, the question, or its part, and the step before. By it
+        searches by words are judged.
+    skeletons : DataFrame
+        Questions that are one chain, by sub-task, skeleton and split.
+    chains : DataFrame
+        The same by sub-task and split: different chains of rules (without the rule of the initial count), how often
+        the most frequent one comes, different first rules and answers.
     """
 
-    generator_version: str
-    scale: str
-    seed: int
-    dials: dict[str, Any]
-    rows: dict[str, dict[str, int]]
-    rules: dict[str, dict[str, int]]
-    skeletons: dict[str, dict[str, dict[str, int]]]
-    diversity: dict[str, dict[str, dict[str, int]]]
-    answer_types: dict[str, dict[str, int]]
-    mean_characters: dict[str, float]
-    shared_words: dict[str, float]
-    bytes: int
+    built: dict[str, Any]
+    rules: pd.DataFrame
+    questions: pd.DataFrame
+    skeletons: pd.DataFrame
+    chains: pd.DataFrame
 
-    def tables(self) -> dict[str, list[list[Any]]]:
-        """Return rules by type, questions by sub-task, skeletons, and chains (see ``diversity``); heads come first."""
-        splits, kinds = splits_of(data_version(self.generator_version)), dict.fromkeys(_ANSWERS, 0)
-        rules: list[list[Any]] = [
-            [kind, *(self.rules[split][kind] for split in RULE_SPLITS)] for kind in self.rules["train"]
-        ]
-        questions: list[list[Any]] = [
-            [
-                subtask,
-                *(self.rows[subtask][split] for split in splits),
-                f"{self.mean_characters[subtask]:.0f}",
-                *(f"{n / sum(types.values()):.1%}" for n in (kinds | types).values()),
-                f"{self.shared_words[subtask]:.1%}",
-            ]
-            for subtask, types in self.answer_types.items()
-        ]
-        skeletons = [
-            [subtask, name, *(counts.get(split, {}).get(name, 0) for split in splits)]
-            for subtask, counts in self.skeletons.items()
-            for name in sorted({name for own in counts.values() for name in own})
-        ]
-        chains = [
-            [subtask, split, self.rows[subtask][split], *counts.values()]
-            for subtask, own in self.diversity.items()
-            for split, counts in own.items()
-        ]
-        sums = [sum(row[i] for row in questions) for i in range(1, 1 + len(splits))]
-        rules.append(["all", *(sum(row[i] for row in rules) for i in (1, 2))])
-        questions.append(["all", *sums, *[""] * (len(kinds) + 2)])
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The four tables by name."""
+        return {name: getattr(self, name) for name in ("rules", "questions", "skeletons", "chains")}
+
+    def texts(self) -> dict[str, str]:
+        """Return the tables as text, see `ruleworld_data.show.table_text`."""
+        shares = {
+            name: self.questions[name].map("{:.1%}".format) for name in (*_ANSWERS.values(), "shared words")
+        }
+        characters = self.questions["characters"].map("{:.0f}".format)
+        shown = self.tables | {"questions": self.questions.assign(characters=characters, **shares)}
         return {
-            "rules": [["rules", *RULE_SPLITS], *rules],
-            "questions": [
-                ["questions", *splits, "characters", *_ANSWERS.values(), "shared words"],
-                *questions,
-            ],
-            "skeletons": [["sub-task", "skeleton", *splits], *skeletons],
-            "chains": [
-                ["sub-task", "split", "questions", "chains", "most frequent", "first rules", "answers"],
-                *chains,
-            ],
+            name: table_text([*map(str, table.columns)], table.to_numpy().tolist())
+            for name, table in shown.items()
         }
 
-
-_ANSWERS = {"count": "counts", "environment": "environments", "state": "states", "creature": "creatures"}
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as JSON holds them."""
+        return self.built | {name: table.to_dict("records") for name, table in self.tables.items()}
 
 
 def build_stats(folder: str | Path) -> BuildStats:
@@ -116,48 +81,60 @@ def build_stats(folder: str | Path) -> BuildStats:
     """
     folder = Path(folder)
     manifest = read_build(folder)
-    subtasks = subtasks_of(world_spec(manifest).dials)
-    rows: dict[str, Counter[str]] = {config: Counter() for config in (*subtasks, "rules")}
-    rules: dict[str, Counter[str]] = defaultdict(Counter)
-    skeletons: dict[str, dict[str, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
-    diversity: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
-    types: dict[str, Counter[str]] = {subtask: Counter() for subtask in subtasks}
-    characters: Counter[str] = Counter()
+    spec = world_spec(manifest)
+    splits = splits_of(spec.version)
+    rules, questions, skeletons, chains = [], [], [], []
     for shard in manifest["shards"]:
-        config, split = shard["config"], shard["split"]
-        rows[config][split] += shard["rows"]
+        config, split, path = shard["config"], shard["split"], folder / shard["path"]
         if config == "rules":
-            rules[split] += _counts(read_shard(folder / shard["path"], ["type"])["type"])
+            rules += [
+                {"rules": kind, "split": split, "n": n}
+                for kind, n in _counts(read_shard(path, ["type"])["type"])
+            ]
             continue
-        columns = ["question", "answer_types", "skeleton", "answers", "gold_rule_ids", "n_hops"]
-        table = read_shard(folder / shard["path"], columns)
-        types[config] += _counts(pc.list_flatten(table["answer_types"]))
-        characters[config] += pc.sum(pc.utf8_length(table["question"])).as_py() or 0
+        table = read_shard(
+            path, ["question", "answer_types", "skeleton", "answers", "gold_rule_ids", "n_hops"]
+        )
+        characters = pc.sum(pc.utf8_length(table["question"])).as_py() or 0
+        types = dict(_counts(pc.list_flatten(table["answer_types"])))
+        row = {"questions": config, "split": split, "n": shard["rows"], "characters": characters}
+        questions.append(row | dict.fromkeys(_ANSWERS, 0) | types)
         if not config.startswith(("multi_rule", "compare")):
-            skeletons[config][split] += _counts(table["skeleton"])
-            diversity[config][split] = _diversity(table)
+            chain = {"sub-task": config, "split": split}
+            skeletons += [chain | {"skeleton": name, "n": n} for name, n in _counts(table["skeleton"])]
+            chains.append(chain | {"questions": shard["rows"]} | _diversity(table))
     # The paper's types are listed where there are none of them, too.
-    known = {
-        split: dict.fromkeys(RULE_TYPES, 0) | dict.fromkeys(EXTRA_TYPES, 0) | n for split, n in rules.items()
-    }
+    rules += [{"rules": kind, "split": split, "n": 0} for kind in RULE_TYPES for split in RULE_SPLITS]
+    order = {name: i for i, name in enumerate((*RULE_TYPES, *EXTRA_TYPES, *subtasks_of(spec.dials)))}
+    rules.sort(key=lambda row: order[row["rules"]])
+    skeletons.sort(key=lambda row: (order[row["sub-task"]], row["skeleton"]))
+    chains.sort(key=lambda row: order[row["sub-task"]])
+    kinds, asked = _by_split(rules, ["rules"], RULE_SPLITS), _by_split(questions, ["questions"], splits)
+    kinds.loc["all"], asked.loc["all"] = kinds.sum(), asked.sum()
+    whole = pd.DataFrame(questions).drop(columns="split").groupby("questions").sum()
+    whole.loc["all"] = whole.sum()
+    answers = whole[[*_ANSWERS]].rename(columns=_ANSWERS)
+    words = pd.Series(_shared_words(folder, manifest["shards"]))
+    words["all"] = words.mean()
+    asked["characters"] = whole["characters"] / whole["n"]
     return BuildStats(
-        generator_version=manifest["generator_version"],
-        scale=manifest["scale"],
-        seed=manifest["seed"],
-        dials=manifest.get("dials", {}),
-        rows={config: dict(count) for config, count in rows.items()},
-        rules={s: {t: n for t, n in kinds.items() if n or t in RULE_TYPES} for s, kinds in known.items()},
-        skeletons={c: {s: dict(sorted(n.items())) for s, n in of.items()} for c, of in skeletons.items()},
-        diversity=dict(diversity),
-        answer_types={config: dict(sorted(count.items())) for config, count in types.items()},
-        mean_characters={c: round(characters[c] / max(1, rows[c].total()), 1) for c in subtasks},
-        shared_words=_shared_words(folder, manifest["shards"]),
-        bytes=sum(shard["bytes"] for shard in manifest["shards"]),
+        {name: manifest[name] for name in ("generator_version", "scale", "seed")}
+        | {"dials": spec.dials.to_dict(), "bytes": sum(shard["bytes"] for shard in manifest["shards"])},
+        kinds.reset_index(),
+        asked.join(answers.div(answers.sum(axis=1), axis=0)).join(words.rename("shared words")).reset_index(),
+        _by_split(skeletons, ["sub-task", "skeleton"], splits).reset_index(),
+        pd.DataFrame(chains),
     )
 
 
-def _counts(column: pa.ChunkedArray) -> Counter[str]:
-    return Counter({row["values"]: row["counts"] for row in pc.value_counts(column).to_pylist()})
+def _by_split(counts: list[dict[str, Any]], names: list[str], splits: tuple[str, ...]) -> pd.DataFrame:
+    """Return the sums of ``n``, a column for each split."""
+    table = pd.DataFrame(counts).pivot_table("n", names, "split", aggfunc="sum", fill_value=0, sort=False)
+    return table.reindex(columns=list(splits), fill_value=0).rename_axis(columns=None)
+
+
+def _counts(column: pa.ChunkedArray) -> list[tuple[str, int]]:
+    return sorted((row["values"], row["counts"]) for row in pc.value_counts(column).to_pylist())
 
 
 def _shared_words(folder: Path, shards: list[dict[str, Any]]) -> dict[str, float]:
@@ -203,6 +180,9 @@ def _diversity(table: pa.Table) -> dict[str, int]:
         tuple(rules[skeleton.startswith("entity2attr>") : n])
         for rules, n, skeleton in zip(*columns, strict=True)
     )
-    answers = pc.count_distinct(pc.list_flatten(table["answers"])).as_py()
-    starts = len({chain[0] for chain in chains})
-    return {"chains": len(chains), "top": max(chains.values()), "starts": starts, "answers": answers}
+    return {
+        "chains": len(chains),
+        "most frequent": max(chains.values()),
+        "first rules": len({chain[0] for chain in chains}),
+        "answers": pc.count_distinct(pc.list_flatten(table["answers"])).as_py(),
+    }

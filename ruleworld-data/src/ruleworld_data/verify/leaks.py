@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-from ..io.builds import read_build
-from ..scoring.memory import memory
-from ..scoring.shortcuts import SHORTCUT_BAR, bars, shortcuts
+from ..io.builds import read_build, read_manifest, world_spec
+from ..io.shards import read_shard
+from ..scoring import exact_match
+from ..spec import HEADLINE_SPLITS, UNKNOWN, splits_of, subtasks_of
+from .probes import ANSWERABLE, COLUMNS, MEMORY, SHORTCUTS, Guess, Part, answerable, parts_of
 from .report import printable
+
+SHORTCUT_BAR = 0.10
+"""No shortcut may score more in any sub-task, at any setting of the dials, but by chance."""
+_SHORTCUT_ROWS, _MEMORY_ROWS = 20_000, 25_000
+"""Train questions of a sub-task that are learnt from; the latter are all of scale paper."""
+
+Questions = list[list[Part]]
+Scores = dict[str, float]
 
 
 def leak_report(build_dir: str | Path) -> dict[str, Any]:
@@ -24,9 +36,9 @@ def leak_report(build_dir: str | Path) -> dict[str, Any]:
     dict
         Ready for JSON:
 
-        - ``shortcuts``: what partial knowledge scores on test, see `ruleworld_data.scoring.shortcuts.shortcuts`;
-        - ``above_bar``: of those, shortcut -> sub-task -> score where that is above `scoring.shortcuts.bars`;
-        - ``memory``: what memory of train scores by split, see `ruleworld_data.scoring.memory.memory`.
+        - ``shortcuts``: what partial knowledge scores on test, see `shortcuts`;
+        - ``above_bar``: of those, shortcut -> sub-task -> score where that is above `bars`;
+        - ``memory``: what memory of train scores by split, see `memory`.
 
     Raises
     ------
@@ -44,6 +56,95 @@ def leak_report(build_dir: str | Path) -> dict[str, Any]:
     }
     above = {shortcut: own for shortcut, own in above.items() if own}
     return {"folder": str(folder), "shortcuts": scores, "above_bar": above, "memory": memory(folder)}
+
+
+def shortcuts(folder: Path) -> dict[str, Scores]:
+    """Score on test who has learnt one sub-task of train.
+
+    Returns
+    -------
+    dict
+        Shortcut -> ``"all"`` (mean over sub-tasks) and every sub-task -> exact match, 0 to 1; and how often it is right
+        whether there is an answer, of the sub-tasks where a half has none.
+    """
+    scores: dict[str, Scores] = {name: {} for name in SHORTCUTS}
+    for subtask in _subtasks(folder):
+        train, test = (_questions(folder, subtask, split, _SHORTCUT_ROWS) for split in ("train", "test"))
+        for name, learn in SHORTCUTS.items():
+            scores[name][subtask] = _right(learn(_flat(train)), test)
+        if any(part.answer == UNKNOWN for part in _flat(test)):
+            guess = ANSWERABLE(_flat(train))
+            told = fmean(guess(part) == answerable(part) for part in _flat(test))
+            scores.setdefault("whether there is an answer", {})[subtask] = told
+    return {name: _with_mean(own) for name, own in scores.items()}
+
+
+def bars(folder: Path) -> Scores:
+    """Return what a shortcut may score in each sub-task: the bar, a blind choice's score, three standard errors.
+
+    Of a comparison's creatures one is the answer, of the questions that may have no answer a half is ``unknown``.
+    """
+    limits = {}
+    for subtask in _subtasks(folder):
+        test = _questions(folder, subtask, "test", _SHORTCUT_ROWS)
+        blind = (
+            1 / part.query.count("Has(") if part.type == "Most" else part.answer == UNKNOWN
+            for part, *_ in test
+        )
+        share = SHORTCUT_BAR + fmean(blind)
+        limits[subtask] = share + 3 * (share * (1 - share) / len(test)) ** 0.5
+    return limits
+
+
+def memory(folder: Path) -> dict[str, dict[str, Scores]]:
+    """Score on the other splits who has learnt all of train by heart.
+
+    Returns
+    -------
+    dict
+        Probe -> split -> ``"all"`` (mean over sub-tasks) and every sub-task -> exact match, 0 to 1.
+    """
+    subtasks, version = _subtasks(folder), world_spec(read_manifest(folder)).version
+    train = [_questions(folder, subtask, "train", _MEMORY_ROWS) for subtask in subtasks]
+    guesses = {
+        probe: learn(part for questions in train for part in _flat(questions))
+        for probe, learn in MEMORY.items()
+    }
+    scores: dict[str, dict[str, Scores]] = {probe: {} for probe in guesses}
+    for split in (split for split in HEADLINE_SPLITS if split in splits_of(version)):
+        asked = {subtask: _questions(folder, subtask, split, _MEMORY_ROWS) for subtask in subtasks}
+        for probe, guess in guesses.items():
+            right = {subtask: _right(guess, questions) for subtask, questions in asked.items()}
+            scores[probe][split] = _with_mean(right)
+    return scores
+
+
+def _subtasks(folder: Path) -> tuple[str, ...]:
+    return subtasks_of(world_spec(read_manifest(folder)).dials)
+
+
+def _questions(folder: Path, subtask: str, split: str, most: int) -> Questions:
+    """Return the parts of the first questions of a split; `ValueError` if a shard cannot be read."""
+    rows: list[dict[str, Any]] = []
+    for shard in read_manifest(folder)["shards"]:
+        if (shard["config"], shard["split"]) == (subtask, split) and len(rows) < most:
+            rows += read_shard(folder / shard["path"], COLUMNS).slice(0, most - len(rows)).to_pylist()
+    return list(map(parts_of, rows))
+
+
+def _flat(questions: Questions) -> Iterable[Part]:
+    return (part for parts in questions for part in parts)
+
+
+def _right(guess: Guess, questions: Questions) -> float:
+    scores = [
+        exact_match([guess(part) for part in parts], [part.answer for part in parts]) for parts in questions
+    ]
+    return fmean(scores or [0.0])
+
+
+def _with_mean(scores: Mapping[str, float]) -> Scores:
+    return {"all": fmean(scores.values()), **scores}
 
 
 def render_leaks(report: dict[str, Any]) -> str:
