@@ -171,7 +171,7 @@ def training_data(recipe: AdapterRecipe, form: Form, model: Any, tokenizer: Any)
             steps = [step | {"rule_ids": [*map(str, step["rule_ids"])]} for step in row["steps"]]
             rows[number] = row | {"steps": steps}
         both.append(rows + plain_rows)
-    encoder = dynarule.open_encoder(recipe.encoder, form == "fol", model, tokenizer)
+    encoder = dynarule.open_encoder(recipe.encoder, model, tokenizer)
     bank = dynarule.RuleBank.from_texts(
         [*table.texts(table.ids, form), *(text for text, _ in texts.values())],
         [*table.texts(table.ids, f"conclusion_{form}"), *(conclusion for _, conclusion in texts.values())],

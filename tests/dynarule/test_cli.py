@@ -41,8 +41,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 class FakeEncoder:
     """Texts to vectors that depend on every word; no model."""
 
-    def __init__(self, model="minilm", fol=False):
-        self.fingerprint = f"{model}@1{' fol' if fol else ''}"
+    def __init__(self, model="minilm"):
+        self.fingerprint = f"{model}@1"
 
     def __call__(self, texts):
         rows = [torch.randn(WIDTH, generator=torch.Generator().manual_seed(sum(map(ord, t)))) for t in texts]
@@ -217,8 +217,8 @@ def test_banks_and_adapters_are_built_inspected_extended_and_cut(cli, files):
     assert "no rule '3'" in cli("bank", "remove", bank, "3", code=2)
     assert "'bge@1'" in cli("bank", "add", bank, more, "--prefix", "x", "--encoder", "bge", code=2)
     assert "exists already" in cli("bank", "build", folder / "rules.txt", "--out", bank, code=2)
-    cli("bank", "build", more, "--out", bank, "--overwrite", "--fol", "--dtype", "bf16")
-    assert (RuleBank.load(bank).encoder, RuleBank.load(bank).dtype) == ("minilm@1 fol", torch.bfloat16)
+    cli("bank", "build", more, "--out", bank, "--overwrite", "--dtype", "bf16")
+    assert (len(RuleBank.load(bank)), RuleBank.load(bank).dtype) == (1, torch.bfloat16)
     question = [*served(folder, rules="bank"), "-q", "w1", "--max-new-tokens", 1]
     refused = cli("generate", *question, "--encoder", "layers:2", code=2)
     assert "--encoder layers:2, but the bank" in refused and "was built with minilm" in refused

@@ -49,8 +49,15 @@ def test_minilm_gives_unit_vectors_of_mean_pooling(minilm, near):
     assert got.shape == (2, minilm.dim) and not got.is_inference()
     assert minilm([]).shape == (0, minilm.dim)
     name = minilm.fingerprint
-    assert name.startswith("all-MiniLM-L6-v2@") and name.endswith("dtype=float32 norm=l2 fol=as-is")
-    assert SentenceEncoder("minilm", device="cpu", fol=True).fingerprint == name.replace("as-is", "words-3")
+    assert name.startswith("all-MiniLM-L6-v2@") and name.endswith("dtype=float32 norm=l2 logic=words-3")
+    logic = [
+        "Chase(A, B) => Drop_Floral_paw(B, 1)",
+        "Has(A, Strong_horn, 14)",
+        "late(X) :- owes(X), book(X).",
+    ]
+    assert near(minilm(logic), minilm([verbalise(text) for text in logic]))
+    sentence = "Each reader(s) may take 3 book(s)."
+    assert not near(minilm([sentence]), minilm([verbalise(sentence)]))
     with pytest.warns(
         UserWarning, match="reads the first 256 tokens of a text, and 1 of 2 are longer, such as 'a a"
     ):
@@ -179,7 +186,7 @@ def test_the_fingerprint_is_of_the_layers_and_not_of_the_search_row(tiny_model, 
 
 def test_a_fingerprint_finds_its_encoder(tiny_model, tiny_tokenizer):
     model, tokenizer = tiny_model("llama"), tiny_tokenizer()
-    encoder = open_encoder("layers:2", True, model, tokenizer)
+    encoder = open_encoder("layers:2", model, tokenizer)
     bank = RuleBank.from_texts(TEXTS, None, encoder)
     again = encoder_of(bank.encoder, model, tokenizer)
     assert again.fingerprint == bank.encoder and torch.equal(again(TEXTS), bank.keys_MP)

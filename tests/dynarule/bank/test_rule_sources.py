@@ -88,7 +88,7 @@ def test_columns_can_be_named(tmp_path):
     rules = read_rules(path, "said", "then", "no")
     assert rules[:3] == (["x"], ["y"], ["1"])
     path.write_text("nl,fol,conclusion_fol\nx,p,q\n")
-    assert read_rules(path)[:2] == (["x"], ["x"]) and read_rules(path, fol=True)[:2] == (["p"], ["q"])
+    assert read_rules(path)[:2] == (["x"], ["x"]) and read_rules(path, "fol")[:2] == (["p"], ["q"])
 
 
 @pytest.mark.parametrize(

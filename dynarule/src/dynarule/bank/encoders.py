@@ -26,6 +26,9 @@ _READ = {".safetensors", ".bin", ".json", ".txt", ".model"}
 """Files of a model folder that decide its embeddings, with pooling, prompts and vocabulary."""
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
 _APPLIED = re.compile(r"\b[^\W\d]\w*\(")
+_ATOM = r"\s*(?:[∀∃]\s*\w+\s*)*[¬~]?\s*[^\W\d]\w*\([^()]*\)\s*"
+_LOGIC = re.compile(rf"{_ATOM}(?:(?:<?[=-]>|:-|<-|[,&|∧∨⇒→⇔↔]){_ATOM})*\.?")
+"""A whole text of atoms; "one book(s)" in a sentence is none."""
 _SYMBOLS = (
     (r"\s*(?:<=>|<->|⇔|↔)\s*", " if and only if "),
     (r"\s*(?:=>|->|⇒|→)\s*", " => "),
@@ -64,6 +67,8 @@ def verbalise(text: str) -> str:
 class SentenceEncoder:
     """A sentence-transformers model as an encoder of rules: document side, no instruction, unit length.
 
+    Rules in logic are written as words first, see `verbalise`.
+
     Parameters
     ----------
     model : str
@@ -71,8 +76,6 @@ class SentenceEncoder:
         sentence-transformers loads, such as "Qwen/Qwen3-Embedding-8B" or "BAAI/bge-m3".
     device : str, optional
         None: sentence-transformers chooses.
-    fol : bool
-        Whether logic is written as words before it is encoded, see `verbalise`.
 
     Attributes
     ----------
@@ -89,7 +92,7 @@ class SentenceEncoder:
         If the model cannot be loaded.
     """
 
-    def __init__(self, model: str = MINILM, device: str | None = None, fol: bool = False) -> None:
+    def __init__(self, model: str = MINILM, device: str | None = None) -> None:
         sentence_transformers = need("sentence_transformers", "encoders")
         source, name = model, Path(model).name if Path(model).is_dir() else model
         if model == MINILM:
@@ -105,12 +108,11 @@ class SentenceEncoder:
                 "model that can be downloaded"
             ) from error
         self.model.eval()
-        self.fol = fol
         prompts = self.model.prompts or {}
         self._prompt = next((prompts[side] for side in _DOCUMENT_PROMPTS if side in prompts), "")
         files = folder_hash(Path(source)) if local else _commit(self.model)
         dtype = str(self.model.dtype).removeprefix("torch.")
-        self.fingerprint = f"{name}@{files} dtype={dtype} norm=l2 fol={WORDS_VERSION if fol else 'as-is'}"
+        self.fingerprint = f"{name}@{files} dtype={dtype} norm=l2 logic={WORDS_VERSION}"
 
     @property
     def dim(self) -> int:
@@ -119,7 +121,7 @@ class SentenceEncoder:
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Return unit vectors, fp32 (N, P), on the CPU."""
-        texts = [verbalise(text) if self.fol else text for text in listed("texts", texts)]
+        texts = [verbalise(text) if _LOGIC.fullmatch(text) else text for text in listed("texts", texts)]
         if not texts:
             return torch.zeros(0, self.dim)
         self._warn_of_cut(texts)
@@ -178,9 +180,7 @@ def key_texts(rules: Sequence[str], encoder: str) -> list[str]:
 AnyEncoder = SentenceEncoder | LayerEncoder
 
 
-def open_encoder(
-    name: str, fol: bool = False, model: nn.Module | None = None, tokenizer: Any = None
-) -> AnyEncoder:
+def open_encoder(name: str, model: nn.Module | None = None, tokenizer: Any = None) -> AnyEncoder:
     """Return the encoder of a name.
 
     Parameters
@@ -188,8 +188,6 @@ def open_encoder(
     name : str
         ``minilm``, a sentence-transformers folder or name, or ``layers:N``: the first N layers of the model. With
         ``+premise`` behind it the keys of a bank are of premises alone, see `key_texts`.
-    fol : bool
-        Whether a sentence encoder gets logic as words; the model's own layers read logic as the model does.
     model, tokenizer
         For ``layers:N``: the model that will answer.
 
@@ -199,11 +197,11 @@ def open_encoder(
         If the encoder cannot be loaded, or ``layers:N`` comes without a model.
     """
     if name.endswith(PREMISE):
-        encoder = open_encoder(name.removesuffix(PREMISE), fol, model, tokenizer)
+        encoder = open_encoder(name.removesuffix(PREMISE), model, tokenizer)
         encoder.fingerprint += PREMISE_KEYS
         return encoder
     if not name.startswith(PREFIX):
-        return SentenceEncoder(name, fol=fol)
+        return SentenceEncoder(name)
     count = name.removeprefix(PREFIX)
     if not count.isdecimal() or int(count) < 1:
         raise ValueError(
@@ -224,9 +222,7 @@ def encoder_of(fingerprint: str, model: nn.Module | None = None, tokenizer: Any 
     """
     name = fingerprint.split("@")[0]
     source = MINILM if name in ("", "all-MiniLM-L6-v2") else name
-    plain = fingerprint.removesuffix(PREMISE_KEYS)
-    fol = " fol" in plain and not plain.endswith("fol=as-is")
-    encoder = open_encoder(source + PREMISE * (plain != fingerprint), fol, model, tokenizer)
+    encoder = open_encoder(source + PREMISE * fingerprint.endswith(PREMISE_KEYS), model, tokenizer)
     if fingerprint in ("", encoder.fingerprint):
         return encoder
     here = f"the one called {source!r} here is"

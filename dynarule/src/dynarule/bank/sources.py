@@ -121,7 +121,6 @@ def read_rules(
     text: str | None = None,
     conclusion: str | None = None,
     id: str | None = None,
-    fol: bool = False,
 ) -> Rules:
     """Read rules from a file, by its ending.
 
@@ -136,8 +135,6 @@ def read_rules(
     text, conclusion, id : str, optional
         Columns of a table. None: ``nl``, ``rule`` or ``text``; ``conclusion_<text>`` or ``conclusion``, else the
         conclusions are found in the rules; ``id``. In a column ``premise`` of a .csv or .tsv, what is not empty counts.
-    fol : bool
-        Whether a column ``fol`` comes before these.
 
     Raises
     ------
@@ -154,7 +151,7 @@ def read_rules(
     if suffix in _NO_TEXT:
         raise ValueError(f"{path} is no list of rules; {expected}")
     if suffix == ".parquet":
-        usual = {text, conclusion, id, "fol", "id", *_TEXT_COLUMNS}  # a table of millions of rules has others
+        usual = {text, conclusion, id, "id", *_TEXT_COLUMNS}  # a table of millions of rules has others
         table = read_parquet(
             several, lambda name: {name, name.lower()} & usual or name.lower().startswith("conclusion")
         ).to_pydict()
@@ -177,7 +174,7 @@ def read_rules(
             )
         return name
 
-    text = column("text", text, ("fol", *_TEXT_COLUMNS) if fol else _TEXT_COLUMNS) or ""
+    text = column("text", text, _TEXT_COLUMNS) or ""
     if not table[text]:
         raise ValueError(f"{path} holds no rules; expected one per line")
     others = column("conclusion", conclusion, (f"conclusion_{text}", "conclusion")), column("id", id, ("id",))

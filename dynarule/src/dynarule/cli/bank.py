@@ -14,7 +14,6 @@ from .loading import load_model, rule_encoder
 from .shared import (
     DeviceOption,
     EncoderOption,
-    FolOption,
     ModelOption,
     grouped,
     note,
@@ -47,9 +46,8 @@ class Reading:
     adapter: Annotated[
         Path | None, typer.Option("--adapter", help="The adapter that will read it: its encoder is taken.")
     ] = None
-    fol: FolOption = False
     text: Annotated[
-        str | None, typer.Option("--text", help="Column of a table.", show_default="nl, rule or text; fol")
+        str | None, typer.Option("--text", help="Column of a table.", show_default="nl, rule or text")
     ] = None
     conclusion: Annotated[
         str | None,
@@ -65,7 +63,7 @@ class Reading:
 
         if path.is_dir():
             raise ValueError(f"{path} is a folder; expected a file of rules (.parquet, .csv, .tsv or text)")
-        rules = read_rules(path, self.text, self.conclusion, self.id, self.fol)
+        rules = read_rules(path, self.text, self.conclusion, self.id)
         note_unseen("rules", rules.texts)
         note_parts(rules)
         return rules
@@ -77,7 +75,7 @@ class Reading:
         if self.adapter is not None:
             like = like or DynaRuleConfig.from_pretrained(self.adapter).encoder
         base, tokenizer = (None, None) if self.model is None else load_model(self.model, None, None)
-        return rule_encoder(self.encoder, self.fol, like=like, model=base, tokenizer=tokenizer)
+        return rule_encoder(self.encoder, like=like, model=base, tokenizer=tokenizer)
 
 
 @app.command()

@@ -30,13 +30,11 @@ class RuleChat:
 
     max_new_tokens, top = 256, 2
 
-    def __init__(
-        self, model: Any, tokenizer: Any, bank: RuleBank, encoder: str | None = None, fol: bool = False
-    ) -> None:
+    def __init__(self, model: Any, tokenizer: Any, bank: RuleBank, encoder: str | None = None) -> None:
         from ..search_token import SEARCH_TOKEN
 
         self.model, self.tokenizer, self.bank = model, tokenizer, bank
-        self.encoder_name, self.fol = encoder, fol
+        self.encoder_name = encoder
         self.config = model.active_peft_config
         self.token = self.config.search_token or SEARCH_TOKEN
 
@@ -112,7 +110,7 @@ class RuleChat:
     def _encoder(self) -> Any:
         """The encoder of rules that are added: opened when the first one is."""
         parts = {"like": self.bank.encoder, "model": self.model, "tokenizer": self.tokenizer}
-        return rule_encoder(self.encoder_name, self.fol, **parts)
+        return rule_encoder(self.encoder_name, **parts)
 
 
 def searches_of(text: str, trace: Sequence[Retrieval], token: str) -> list[Retrieval | None]:
@@ -133,7 +131,7 @@ def chat(served: Served, max_new_tokens: MaxNewTokensOption = 256, top: TopOptio
     Example: dynarule chat --model MODEL --adapter adapter --rules rules.txt
     """
     with closed_stdin():  # what is typed is for us, not for a library that would ask something
-        chat = RuleChat(*served.load(), served.encoder, served.fol)
+        chat = RuleChat(*served.load(), served.encoder)
     chat.max_new_tokens, chat.top = max_new_tokens, top
     note(f"{len(chat.bank):,} rules; a question, + RULE, - ID, rules, help or quit")
     for line in _typed_lines():

@@ -17,7 +17,6 @@ from .shared import (
     AdapterOption,
     DeviceOption,
     EncoderOption,
-    FolOption,
     MinSupportOption,
     ModelOption,
     RulesOption,
@@ -63,15 +62,15 @@ def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any
     return model.to(device or ("cuda" if torch.cuda.is_available() else "cpu")).eval(), tokenizer
 
 
-def load_rules(path: Path, encoder: str | None, fol: bool, like: str, model: Any, tokenizer: Any) -> RuleBank:
+def load_rules(path: Path, encoder: str | None, like: str, model: Any, tokenizer: Any) -> RuleBank:
     """Load a bank folder, or encode a file of rules; by default with the encoder of fingerprint ``like``."""
     from ..bank.bank import RuleBank
     from ..bank.sources import read_rules
 
     if not path.is_dir():
-        rules = read_rules(path, fol=fol)  # before an encoder is loaded for nothing
+        rules = read_rules(path)  # before an encoder is loaded for nothing
         note_parts(rules)
-        encode = rule_encoder(encoder, fol, like=like, model=model, tokenizer=tokenizer)
+        encode = rule_encoder(encoder, like=like, model=model, tokenizer=tokenizer)
         return RuleBank.from_rules(rules, encode)
     bank = RuleBank.load(path)
     name = bank.encoder.split("@")[0]
@@ -87,22 +86,14 @@ def load_rules(path: Path, encoder: str | None, fol: bool, like: str, model: Any
     return bank
 
 
-def rule_encoder(
-    encoder: str | None, fol: bool, *, like: str = "", model: Any = None, tokenizer: Any = None
-) -> Any:
+def rule_encoder(encoder: str | None, *, like: str = "", model: Any = None, tokenizer: Any = None) -> Any:
     """Open the encoder that is named, else the one of fingerprint ``like``."""
     from ..bank.encoders import encoder_of, open_encoder
 
     quiet_libraries()
     if encoder is not None or not like:
-        return open_encoder(encoder or "minilm", fol, model, tokenizer)
-    encode = encoder_of(like, model, tokenizer)
-    if fol and not getattr(encode, "fol", True):
-        raise ValueError(
-            f"--fol would write logic as words, but {like.split('@')[0]} was given rules as they are for this "
-            "adapter or bank; leave --fol out, or make them with --fol"
-        )
-    return encode
+        return open_encoder(encoder or "minilm", model, tokenizer)
+    return encoder_of(like, model, tokenizer)
 
 
 @dataclass(frozen=True)
@@ -113,7 +104,6 @@ class Served:
     adapter: AdapterOption
     rules: RulesOption
     encoder: EncoderOption = None
-    fol: FolOption = False
     device: DeviceOption = None
     min_support: MinSupportOption = None
 
@@ -135,7 +125,7 @@ class Served:
         if self.min_support is not None:
             config.min_support = self.min_support
         tuned = load_adapter(base, self.adapter, config=config)
-        bank = load_rules(self.rules, self.encoder, self.fol, config.encoder, tuned, tokenizer)
+        bank = load_rules(self.rules, self.encoder, config.encoder, tuned, tokenizer)
         warn_of_unknown(tokenizer, bank.texts, "rules")
         bank.to(base.device, base.dtype)
         return tuned, tokenizer, bank

@@ -48,13 +48,11 @@ def serve(
             if not equals or not name or name in banks:
                 raise ValueError(f"--book {pair}: expected NAME=RULES, with a name of its own")
             like = model.active_peft_config.encoder
-            more = load_rules(Path(path), served.encoder, served.fol, like, model, tokenizer)
+            more = load_rules(Path(path), served.encoder, like, model, tokenizer)
             banks[name] = Path(path), more.to(bank.device, bank.dtype)
     parts = {"model": model, "tokenizer": tokenizer}
     books = [
-        Book(
-            name, rules, path, partial(rule_encoder, served.encoder, served.fol, like=rules.encoder, **parts)
-        )
+        Book(name, rules, path, partial(rule_encoder, served.encoder, like=rules.encoder, **parts))
         for name, (path, rules) in banks.items()
     ]
     key = api_key or os.environ.get("DYNARULE_API_KEY")

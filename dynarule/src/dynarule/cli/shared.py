@@ -49,7 +49,6 @@ EncoderOption = Annotated[
         show_default="what adapter or bank were made with, else minilm",
     ),
 ]
-FolOption = Annotated[bool, typer.Option("--fol", help="The rules are logic; encode them as words.")]
 DeviceOption = Annotated[
     str | None,
     typer.Option("--device", help="cpu, cuda, ...", show_default="cuda where there is one"),

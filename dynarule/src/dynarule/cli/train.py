@@ -12,7 +12,7 @@ import typer
 
 from .._lazy import need
 from .loading import load_model, load_rules, read_rows
-from .shared import DeviceOption, EncoderOption, FolOption, ModelOption, QuestionsOption, RulesOption, note
+from .shared import DeviceOption, EncoderOption, ModelOption, QuestionsOption, RulesOption, note
 
 if TYPE_CHECKING:
     from ..training.recipe import Recipe
@@ -35,10 +35,9 @@ def train(
         int | None, typer.Option("--confidence-layer", min=0, help="0-based.", show_default="the adapter's")
     ] = None,
     encoder: EncoderOption = None,
-    fol: FolOption = False,
     step_text: Annotated[
         str | None,
-        typer.Option("--step-text", help="Key of a step's text.", show_default="text, else nl, or fol"),
+        typer.Option("--step-text", help="Key of a step's text.", show_default="text, else nl"),
     ] = None,
     setting: Annotated[
         list[str] | None,
@@ -85,7 +84,7 @@ def train(
     start = None if adapter is None else DynaRuleConfig.from_pretrained(adapter)
     base, tokenizer = load_model(model, adapter, device)
     like = "" if start is None else start.encoder
-    bank = load_rules(rules, encoder, fol, like, base, tokenizer)
+    bank = load_rules(rules, encoder, like, base, tokenizer)
     adapted = _adapter(adapter, recipe, base, tokenizer, bank.encoder_dim)
     if confidence_layer is not None:
         adapted.config.confidence_layer = confidence_layer
@@ -104,7 +103,7 @@ def train(
         recipe,
         out,
         held_out=measured,
-        encoder=Encoder(tokenizer, rule_rows, step_text=step_text or step_key(rows[0], fol)),
+        encoder=Encoder(tokenizer, rule_rows, step_text=step_text or step_key(rows[0])),
         resume=resume,
         curve=curve,
         callbacks=[LogLines()],
@@ -144,11 +143,10 @@ def recipe_of(
     return recipe if mixed or "mix" in changes else replace(recipe, mix=None)
 
 
-def step_key(row: Any, fol: bool) -> str:
+def step_key(row: Any) -> str:
     """Return the key of a step's text: ours, else RuleWorld's."""
     keys = set(row["steps"][0]) if row.get("steps") else set()
-    theirs = "fol" if fol else "nl"
-    return theirs if theirs in keys and "text" not in keys else "text"
+    return "nl" if "nl" in keys and "text" not in keys else "text"
 
 
 def _value(text: str) -> Any:

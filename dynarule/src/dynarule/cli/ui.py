@@ -117,7 +117,7 @@ def ui(
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     gr = need("gradio", "ui")
     with closed_stdin():
-        chat = RuleChat(*served.load(), served.encoder, served.fol)
+        chat = RuleChat(*served.load(), served.encoder)
     chat.max_new_tokens, chat.top = max_new_tokens, top
     note(f"{len(chat.bank):,} rules; the page is at http://127.0.0.1:{port}, Ctrl-C ends it")
     # fonts of the system: none are loaded from elsewhere
