@@ -8,6 +8,7 @@ from rwbench.methods.prompting import Prompting
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options, recipes
 from rwbench.retrievers.bm25 import BM25
+from rwbench.retrievers.both_ends import BothEnds
 from rwbench.run.books import BookSource, OwnBook, book_folder, source_of
 from rwbench.run.data import DataSource
 from rwbench.run.pools import pools_of
@@ -119,6 +120,15 @@ def test_a_book_of_ones_own_is_asked_with_every_method(own, model_folder, tmp_pa
     ]
     assert not unnamed.names_rules and unnamed.subtasks == ("my_book",) and unnamed.data != data
     assert not [way for way in ways if way["name"] == "retrieve" or way.get("rules") == "gold"]
+
+
+def test_a_premise_that_its_owner_says_is_searched(own, tmp_path):
+    table = 'id,rule,premise\na,"If it rains, the pool is closed.",the owner is away\nb,"If it snows, it is open.",\n'
+    (tmp_path / "My Book" / "rules.csv").write_text(table)
+    rules = own({"question": "Is it open?", "answers": ["no"]}).rules("test")
+    assert rules.parts == {"If it rains, the pool is closed.": ("the owner is away", "the pool is closed")}
+    index = BothEnds().index(rules.ids, rules.texts(rules.ids, "nl"), rules.parts)
+    assert [hits.ids.tolist() for hits in index.search(["The owner is away.", "It snows."], 1)] == [[0], [1]]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Retrieve(Method):
         """Yield the ranked rules of every question."""
         for _, members in groupby(batch, key=lambda member: id(member[0])):
             pools, questions = zip(*members, strict=True)
-            index = self.retriever.index(pools[0].ids, pools[0].texts)
+            index = self.retriever.index(pools[0].ids, pools[0].texts, pools[0].rules.parts)
             rankings = index.search([question.text for question in questions], top_k)
             for question, hits in zip(questions, rankings, strict=True):
                 yield Output(question.id, retrieved=[hits.ids.tolist()])

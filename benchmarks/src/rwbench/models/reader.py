@@ -74,12 +74,13 @@ class RuleReader:
         return self.banks[name]
 
     def _bank(self, rules: RuleTable, ids: Ids, representation: str) -> RuleBank:
-        return RuleBank.from_texts(
-            rules.texts(ids, representation),
-            rules.texts(ids, f"conclusion_{representation}"),
-            self.encode,
-            [str(rule) for rule in ids],
-        ).to(self.model.device)
+        texts, conclusions = (rules.texts(ids, f"{part}{representation}") for part in ("", "conclusion_"))
+        given = (
+            [rules.parts[text][0] if text in rules.parts else None for text in texts] if rules.parts else ()
+        )
+        names = [str(rule) for rule in ids]
+        bank = RuleBank.from_texts(texts, conclusions, self.encode, names, premises=given)
+        return bank.to(self.model.device)
 
     def encode_all(self, texts: Sequence[str]) -> None:
         """Embed what banks of these rules, or conclusions, will ask for; each different text once."""

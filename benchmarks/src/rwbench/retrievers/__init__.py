@@ -23,6 +23,8 @@ from ..run.pools import Pool
 
 Scores = NDArray[np.float64]
 Scorer = Callable[[Sequence[str]], Scores]
+Parts = dict[str, tuple[str, str]]
+"""Premise and conclusion of rules, by text."""
 
 __all__ = ["Hits", "Index", "Retriever", "component", "pool_index", "rank"]
 
@@ -60,8 +62,8 @@ class Retriever(Component):
         """
         raise NotImplementedError(f"retriever {self.name!r} must implement scorer(ids, texts)")
 
-    def index(self, ids: Ids, texts: Sequence[str]) -> Index:
-        """Return a searchable index of the pool."""
+    def index(self, ids: Ids, texts: Sequence[str], parts: Parts | None = None) -> Index:
+        """Return a searchable index of the pool; ``parts`` are those that a rule's owner says, by its text."""
         return Index(np.asarray(ids, dtype=np.int32), self.scorer(ids, texts))
 
 
@@ -89,7 +91,7 @@ def pool_index(retriever: Retriever, pool: Pool) -> Index:
     for known, owner, index in _INDEXES:
         if owner is pool and known == retriever:
             return index
-    made = retriever.index(pool.ids, pool.texts)
+    made = retriever.index(pool.ids, pool.texts, pool.rules.parts)
     _INDEXES.append((retriever, pool, made))
     return made
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ruleworld_data.environments import import_bm25s
 
 from ..run.data import Ids
-from . import Retriever, Scorer, Scores, component
+from . import Index, Parts, Retriever, Scorer, Scores, component
 from .tokenize import identifier_aware
 
 Places = NDArray[np.int64]
@@ -71,12 +71,17 @@ class BothEnds(Retriever):
         """Name in reports."""
         return "both ends"
 
-    def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
+    def index(self, ids: Ids, texts: Sequence[str], parts: Parts | None = None) -> Index:
+        """Index the pool by the parts that are given, and by those that are found in the other texts."""
+        return Index(np.asarray(ids, dtype=np.int32), self.scorer(ids, texts, parts))
+
+    def scorer(self, ids: Ids, texts: Sequence[str], parts: Parts | None = None) -> Scorer:
         """Index premises and conclusions."""
         from dynarule.bank import conclusion_of, premise_of
 
         place: dict[str, int] = {}  # the column of each term
-        before, after = _Side(map(premise_of, texts), place), _Side(map(conclusion_of, texts), place)
+        said = [(parts or {}).get(text) or (premise_of(text), conclusion_of(text)) for text in texts]
+        before, after = (_Side([both[side] for both in said], place) for side in (0, 1))
         before.terms.resize((before.terms.shape[0], len(place)))
         counts = before.counts + after.counts - _in_both(before, after)
         weights = np.log(1 + (len(texts) - counts + 0.5) / (counts + 0.5)) ** self.power

@@ -69,8 +69,9 @@ class BookSource(DataSource):
         names = {"type": "rule", "fol": ""}  # there is no logic of these rules
         return pa.Table.from_pylist(
             [
-                {"id": number, "world_id": book, "nl": text, "conclusion_nl": conclusion, **names}
-                for number, (book, _, text, conclusion) in enumerate(rows)
+                {"id": number, "world_id": book, **names}
+                | {"nl": text, "premise_nl": premise, "conclusion_nl": conclusion}
+                for number, (book, _, text, premise, conclusion) in enumerate(rows)
             ]
         )
 
@@ -82,11 +83,11 @@ class BookSource(DataSource):
         """Return the files of a book's rules and questions."""
         return book_folder(book) / RULES_FILE, book_folder(book) / QUESTIONS_FILE
 
-    def _rules(self, book: str) -> list[tuple[str, str, str]]:
-        """Return id, text and conclusion of each rule."""
+    def _rules(self, book: str) -> list[tuple[str, str, str, str]]:
+        """Return id, text, premise (empty: found in the text) and conclusion of each rule."""
         from dynarule.bank import conclusion_of
 
-        return [(str(place), text, conclusion_of(text)) for place, text in enumerate(book_rules(book))]
+        return [(str(place), text, "", conclusion_of(text)) for place, text in enumerate(book_rules(book))]
 
     def _questions(self, book: str) -> list[dict[str, Any]]:
         from dynarule.books import read_questions
@@ -148,11 +149,12 @@ class OwnBook(BookSource):
         rules = table if table.is_file() else self.folder / RULES_FILE
         return rules, self.folder / QUESTIONS_FILE
 
-    def _rules(self, book: str) -> list[tuple[str, str, str]]:
+    def _rules(self, book: str) -> list[tuple[str, str, str, str]]:
         from dynarule.bank import read_rules
 
         rules = read_rules(self._files(book)[0])
-        return list(zip(rules.ids, rules.texts, rules.conclusions, strict=True))
+        premises = [premise or "" for premise in rules.premises or [None] * len(rules.ids)]
+        return list(zip(rules.ids, rules.texts, premises, rules.conclusions, strict=True))
 
 
 def source_of(spec: RunSpec) -> DataSource:

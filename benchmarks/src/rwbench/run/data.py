@@ -112,6 +112,14 @@ class RuleTable:
             self._texts[representation] = np.asarray(column, dtype=object)
         return self._texts[representation][self.positions(ids)].tolist()
 
+    @cached_property
+    def parts(self) -> dict[str, tuple[str, str]]:
+        """Premise and conclusion of the texts whose owner says when they hold."""
+        if "premise_nl" not in self.table.column_names:
+            return {}
+        columns = (self.table[name].to_pylist() for name in ("nl", "premise_nl", "conclusion_nl"))
+        return {text: (premise, then) for text, premise, then in zip(*columns, strict=True) if premise}
+
     def take(self, ids: AnyIds) -> pa.Table:
         """Return the rows of ``ids`` in that order, as a table."""
         return self.table.take(self.positions(ids))

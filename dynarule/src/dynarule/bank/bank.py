@@ -141,7 +141,11 @@ class RuleBank:
     @classmethod
     def from_rules(cls, rules: Rules, encode: Encode, **settings: Any) -> RuleBank:
         """Embed rules as `dynarule.bank.read_rules` returns them; ``settings`` are further ones of `from_texts`."""
-        parts = {"conclusions": rules.conclusions, "ids": rules.ids, "premises": rules.premises}
+        parts: dict[str, Any] = {
+            "conclusions": rules.conclusions,
+            "ids": rules.ids,
+            "premises": rules.premises,
+        }
         return cls.from_texts(rules.texts, encode=encode, **parts, **settings)
 
     @classmethod
