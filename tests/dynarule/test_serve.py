@@ -143,7 +143,7 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
     key = {"Authorization": "Bearer secret"}
     new = [{"id": "a.md:3", "text": "If A is w3, A will be w4."}]
     assert http.post("/v1/books/bank/rules", json=new, headers=key).json() == {"rules": 31}
-    new[0]["text"] = "If A is w3, A will be w5."
+    new[0] |= {"text": "If A is w3, A will be w5.", "premise": "w3 is said", "conclusion": "w5"}
     assert http.put("/v1/books/bank/rules", json=new, headers=key).status_code == 200
     assert http.delete("/v1/books/bank/rules/r4", headers=key).json() == {"rules": 30}
     for held in (engine.books["bank"].bank, RuleBank.load(engine.books["bank"].folder)):
@@ -151,6 +151,10 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
     found = http.get("/v1/books/bank/rules", params={"contains": "w5"}, headers=key).json()
     assert found == {"object": "list", "total": 1, "data": new}
     lost = http.post("/v1/books/other/rules", json=new, headers=key)
+    cleared = [{"id": "a.md:3", "text": new[0]["text"]}]
+    assert http.put("/v1/books/bank/rules", json=cleared, headers=key).status_code == 200
+    assert RuleBank.load(engine.books["bank"].folder).parts == {}
+    assert http.put("/v1/books/bank/rules", json=[new[0] | {"then": "x"}], headers=key).status_code == 400
     assert lost.status_code == 400 and "a change would be lost" in lost.json()["error"]["message"]
     assert http.delete("/v1/books/bank/rules/r4", headers=key).status_code == 404
     assert http.post("/v1/books/bank/rules", json=[], headers=key).status_code == 400

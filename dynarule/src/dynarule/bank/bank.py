@@ -315,7 +315,8 @@ class RuleBank:
         if other is not None:
             ids, texts, new = ids + other.ids, texts + other.texts, len(other)
             keys, values = keys.followed_by(other.keys), values.followed_by(other.values)
-            self.parts = self.parts | other.parts
+            said_anew = {*other.texts}
+            self.parts = {text: p for text, p in self.parts.items() if text not in said_anew} | other.parts
         order_M = torch.tensor(order, dtype=torch.long, device=self.device)
         self.keys, self.values = keys.take(order_M), values.take(order_M)
         for projection, (weights, version, scale_M) in list(self._scales.items()):

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request as HttpRequest
 
 from .._lazy import need
+from ..bank.sources import LONGEST, make_rules
 from ..generation import Prompt, encode_prompt, question_prompts, read_message
 from ..memory.serving import Retrieval
 from .engine import Answer, Book, Engine, Request
@@ -65,10 +66,13 @@ class TextCompletion(Asked):
 
 
 class Rule(BaseModel):
-    """A rule to add or to put in another's place."""
+    """A rule to add or to put in another's place; a premise or conclusion that is not given is found in its text."""
 
+    model_config = ConfigDict(extra="forbid")
     id: str = Field(min_length=1)
     text: str = Field(min_length=1)
+    premise: str | None = Field(None, min_length=1, max_length=LONGEST)
+    conclusion: str | None = Field(None, min_length=1, max_length=LONGEST)
 
 
 NewRules = Annotated[list[Rule], Field(min_length=1)]
@@ -166,25 +170,32 @@ def make_app(engine: Engine, api_key: str | None = None) -> Any:
     async def rules(name: str, contains: str = "", limit: int = natural(100), after: int = natural(0)) -> Any:
         bank = _book(engine, name).bank
         both = await asyncio.to_thread(engine.run, lambda: list(zip(bank.ids, bank.texts, strict=True)))
-        found = [{"id": i, "text": t} for i, t in both if contains.lower() in t.lower()]
-        return {"object": "list", "total": len(found), "data": found[after : after + limit]}
+        found = [(i, t) for i, t in both if contains.lower() in t.lower()]
+        names = "id", "text", "premise", "conclusion"
+        page = [
+            dict(zip(names, (i, t, *bank.parts_of(t)), strict=True)) for i, t in found[after : after + limit]
+        ]
+        return {"object": "list", "total": len(found), "data": page}
 
     async def changed(name: str, change: Any) -> Any:
         book = _book(engine, name)
         await asyncio.to_thread(_refusing, lambda: engine.run(lambda: change(book)))
         return {"rules": len(book.bank)}
 
+    def put(new: list[Rule], replace: bool) -> Any:
+        columns = zip(*((r.text, r.conclusion, r.id, r.premise) for r in new), strict=True)
+        texts, conclusions, ids, premises = map(list, columns)
+        return lambda book: book.put(
+            make_rules(texts, conclusions, ids)._replace(premises=premises), replace=replace
+        )
+
     @app.post("/v1/books/{name}/rules", status_code=201)
     async def add(name: str, new: NewRules) -> Any:
-        return await changed(
-            name, lambda book: book.put([r.text for r in new], [r.id for r in new], replace=False)
-        )
+        return await changed(name, put(new, replace=False))
 
     @app.put("/v1/books/{name}/rules")
     async def replace(name: str, new: NewRules) -> Any:
-        return await changed(
-            name, lambda book: book.put([r.text for r in new], [r.id for r in new], replace=True)
-        )
+        return await changed(name, put(new, replace=True))
 
     @app.delete("/v1/books/{name}/rules/{rule_id:path}")
     async def remove(name: str, rule_id: str) -> Any:

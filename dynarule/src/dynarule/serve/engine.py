@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..bank.bank import RuleBank
+from ..bank.sources import Rules
 from ..bank.storage import changed_bank, is_bank
 from ..generation import Generation, Prompt, encode_prompt, generate, rule_memory
 from ..memory.serving import Retrieval, one_a_step
@@ -45,7 +46,7 @@ class Book:
         if self.folder is not None and not is_bank(self.folder):
             self.folder = None
 
-    def put(self, texts: Sequence[str], ids: Sequence[str], *, replace: bool) -> None:
+    def put(self, rules: Rules, *, replace: bool) -> None:
         """Add rules, or replace those of the same ids, on disk and then in memory.
 
         Raises
@@ -56,7 +57,7 @@ class Book:
         folder = self._folder()
         encode: Any = self.encoder and self.encoder()
         made_with = self.bank.encoder and encode.fingerprint  # a bank may not know its encoder
-        more = RuleBank.from_texts(list(texts), None, encode, list(ids), made_with)
+        more = RuleBank.from_rules(rules, encode, encoder=made_with)
         with self._changed(folder) as held:
             (held.replace if replace else held.add)(more)
         own = more.to(self.bank.device, self.bank.dtype)
