@@ -246,10 +246,13 @@ class DynaRuleConfig(PeftConfig):
         }
         # Of those that a layer may have, the confidence layer's is of one kind, all others' of another.
         own, other = _shapes(self, base, self.confidence_layer), _shapes(self, base, -1)
+        older = _shapes(DynaRuleConfig(encoder_dim=self.encoder_dim), base, -1)
         expected: dict[str, tuple[int, ...]] = {}
         for layer in self.layers(base.num_layers):
             place = f"layers.{layer}.self_attn.dynarule_projection"
-            shapes = own if layer == self.confidence_layer else other
+            # Older files, those of the shipped adapters among them, hold projections that nothing reads.
+            unread = {name: shape for name, shape in older.items() if f"{place}.{name}" in given}
+            shapes = unread | (own if layer == self.confidence_layer else other)
             expected |= {f"{place}.{name}": shape for name, shape in shapes.items()}
         rows = self.trainable_token_indices
         for module in rows if isinstance(rows, dict) else ["embed_tokens"] if rows else []:
