@@ -71,7 +71,7 @@ def test_whatever_a_model_writes_can_be_submitted_and_scores_as_in_the_run(
     for number, sample in enumerate(read_samples(tmp_path / "runs" / ran["run_id"] / "samples.jsonl")):
         assert outputs[sample["id"]] == (None if number % 8 == 4 else sample["output"])
     monkeypatch.setattr("rwbench.leaderboard.records.MAX_EXPANDED", 20_000)
-    with pytest.raises(ValueError, match=r"would be too large .* --no-searches"):
+    with pytest.raises(ValueError, match=r"would be too large .* shorten the outputs"):
         hand_in(tmp_path / "runs" / ran["run_id"], tmp_path / "others")
 
 
@@ -96,24 +96,6 @@ def test_what_cannot_be_submitted_is_named_and_leaves_nothing(runs, hand_in, ent
     assert not [path for path in root.rglob("*") if path.is_file()]
     with pytest.raises(ValueError, match="is there already"):
         hand_in(runs["bm25"], entry.folder.parent, "bm25")
-
-
-def test_the_command_submits_a_run_with_or_without_its_searches(runs, tmp_path):
-    words = [
-        "submit",
-        str(runs["bm25"]),
-        "--submitter",
-        "Me",
-        "--description",
-        "It ranks.",
-        "--to",
-        str(tmp_path / "out"),
-    ]
-    done = CliRunner().invoke(app, [*words, "--name", "BM25", "--no-searches"])
-    # rankings are all that this method has
-    assert done.exit_code == 2 and "there are neither answers nor rules found" in done.stderr
-    done = CliRunner().invoke(app, [*words, "--name", "BM25 with searches"])
-    assert done.exit_code == 0 and len(list((tmp_path / "out").iterdir())) == 1, done.output
 
 
 def test_what_kit_says_next_is_the_setting_of_the_kit(tmp_path):

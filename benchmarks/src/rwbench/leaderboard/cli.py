@@ -100,9 +100,6 @@ def submit(
     cost_usd: Annotated[float | None, typer.Option(help="US dollars for the whole run.")] = None,
     date: Annotated[str | None, typer.Option(help="YYYY-MM-DD; default: today.")] = None,
     slug: Annotated[str | None, typer.Option(help="Short name at the end of the folder's.")] = None,
-    searches: Annotated[
-        bool, typer.Option(help="Hand in the rules found too; without them there is no recall.")
-    ] = True,
     to: Annotated[Path, typer.Option(help="Folder of submissions.")] = SUBMISSIONS,
 ) -> None:
     """Write the submission of a run, after the checks that a pull request gets.
@@ -117,7 +114,7 @@ def submit(
 
         words = {field: given[field] for field in Entry.model_fields if field in given}
         words |= {"date": date or day.today().isoformat(), "trained": "yes" if trained else "no"}
-        folder = write(*read_run(run), words, to, slug, searches=searches)
+        folder = write(*read_run(run), words, to, slug)
     typer.echo(str(folder))
     typer.echo("accepted here; next: commit this folder, alone, and open a pull request")
 

@@ -82,11 +82,8 @@ class Record(BaseModel):
         return self
 
     @classmethod
-    def of_sample(cls, sample: Sample, *, searches: bool = True) -> Record:
-        """Return what a submission keeps of a run's sample, whatever a model wrote; its scores are the same.
-
-        Without ``searches``, the rules found are left out, and recall with them.
-        """
+    def of_sample(cls, sample: Sample) -> Record:
+        """Return what a submission keeps of a run's sample, whatever a model wrote; its scores are the same."""
         output, answers, retrieved = sample["output"], sample["answers"], sample["retrieved"]
         usage: dict[str, Any] = {**sample.get("usage", {})}
         return cls(
@@ -94,7 +91,7 @@ class Record(BaseModel):
             output=output if len(output or "") <= MAX_OUTPUT else None,
             answers=None if answers is None else _capped(answers),
             # No question has so many steps, and recall counts no search beyond them: the scores are the same.
-            retrieved=retrieved[:MAX_SEARCHES] if searches and retrieved is not None else None,
+            retrieved=None if retrieved is None else retrieved[:MAX_SEARCHES],
             outcome=sample.get("outcome") or "ok",
             # More than so many is no count, but what a server said.
             usage=Cost(**{name: min(usage[name], MAX_AMOUNT) for name in Cost.model_fields if name in usage}),
@@ -111,7 +108,7 @@ def pack_records(records: Iterable[Record]) -> bytes:
     lines = "".join(record.line() for record in records).encode()
     body = packed(lines)
     if len(lines) > MAX_EXPANDED or len(body) > LIMITS[SAMPLES]:
-        raise Refused(f"{SAMPLES}: would be too large ({len(body):,} bytes, packed); type --no-searches")
+        raise Refused(f"{SAMPLES}: would be too large ({len(body):,} bytes, packed); shorten the outputs")
     return body
 
 

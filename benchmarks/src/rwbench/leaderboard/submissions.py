@@ -157,8 +157,6 @@ def submit(
     words: Mapping[str, Any],
     root: Path,
     slug: str | None = None,
-    *,
-    searches: bool = True,
 ) -> Path:
     """Write the submission of a run (`read_run`) and return its folder, after the checks that a pull request gets.
 
@@ -170,8 +168,6 @@ def submit(
         Folder of submissions; made if missing.
     slug : str, optional
         End of the folder's name; by default made of the method's name and the setting.
-    searches : bool
-        Whether the rules found go along; without them the row has no recall and a fifth of the bytes.
 
     Raises
     ------
@@ -191,7 +187,7 @@ def submit(
         raise ValueError(f"a submission's short name is made of a-z, 0-9, dot and hyphen, got {slug!r}")
     if folder.exists():
         raise ValueError(f"{folder} is there already; choose another --slug, or remove that folder")
-    body = pack_records(Record.of_sample(sample, searches=searches) for sample in samples)
+    body = pack_records(Record.of_sample(sample) for sample in samples)
     root.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=root) as place:
         part = Path(place, folder.name)
