@@ -13,7 +13,6 @@ from ruleworld_data.plugins import TaskOptions, prompt_rows
 from ruleworld_data.prompts import answer_template
 from ruleworld_data.spec import VERSIONS
 from ruleworld_data.verify import RuleIndex, execute
-from ruleworld_data.world import load_vocabulary
 from rwbench.backends.endpoint import Endpoint
 from rwbench.methods.ircot import IRCoT
 from rwbench.methods.iterative import shipped_template
@@ -42,44 +41,6 @@ def test_the_prompts_are_the_same(representation, rules, version):
         assert row["prompt"] == prompt.text
 
 
-@pytest.mark.parametrize(
-    ("representation", "same"),
-    [("nl", '"loses" and "drops" mean the same'), ("fol", "Lose_X and Drop_X mean")],
-)
-def test_every_prompt_states_the_conventions(representation, same):
-    words = " ".join(answer_template().render("answer", representation, "Q?", ["R"]).text.split())
-    assert all(convention in words for convention in (same, "fires per unit", "scene of its own"))
-    assert "scene of its own" in answer_template().render("answer_without_rules", representation, "Q?").text
-    for version in VERSIONS:
-        model = Endpoint.of("said", "http://localhost:1/v1", version)
-        lists = [
-            [line for line in template.sections[section][representation].splitlines() if line[:2] == "- "]
-            for template, section in (
-                (model.template, "answer"),
-                *((kind(model=model, retriever=BM25()).template, kind.section) for kind in (IRCoT, ReAct)),
-            )
-        ]
-        # in rounds, the chain is followed by searching
-        lists[0].remove("- What a rule concludes can make another rule apply. Follow the chain to its end.")
-        assert lists[0] == lists[1] == lists[2]
-
-
-def test_the_prompt_of_data_1_2_names_every_way_to_enter_and_all_conventions():
-    nl, fol = (answer_template("1.2").render("answer", form, "Q?").text for form in ("nl", "fol"))
-    ways = {word for place in load_vocabulary().environments for word in place.goal.split()} - {"out"}
-    third = {base: form.third for base, form in load_vocabulary().goal_verbs.items()}
-    assert not [way for way in ways if f" {third.get(way, way)} " not in nl.replace(",", " ")]
-    for text in (nl, fol):
-        for convention in (
-            "fires once",
-            "once for each",
-            "before anything happens",
-            "scene of its own",
-            "unknown",
-        ):
-            assert convention in text
-
-
 def test_the_example_of_react_is_data_1_1_and_its_answer_follows():
     """Read by the parsers of that version, and answered by the executor."""
     texts = shipped_template("react").sections["act"]
@@ -100,7 +61,11 @@ def test_the_example_of_react_is_data_1_1_and_its_answer_follows():
 
 
 def test_prompts_are_those_that_published_runs_are_named_after():
-    kinds = (IRCoT, ReAct)
-    rounds = [kind(model=played["script"]("said", str), retriever=BM25()).prompt for kind in kinds]
-    assert rounds == ["ircot-2@474632e8a1fe", "react-2@771f1e307b60"]
-    assert answer_template().id == "answer-2@f1e6d2aefb88"
+    """In rounds, with the conventions of the version of the data that the model is asked about."""
+    ids = []
+    for version in VERSIONS:
+        model = Endpoint.of("said", "http://localhost:1/v1", version)
+        ids.append(answer_template(version).id)
+        ids += [kind(model=model, retriever=BM25()).prompt for kind in (IRCoT, ReAct)]
+    assert ids[:3] == ["answer-2@f1e6d2aefb88", "ircot-2@474632e8a1fe", "react-2@771f1e307b60"]
+    assert ids[3:] == ["answer-3@288fbb0051d3", "ircot-2.3@caa72525db13", "react-2.3@fba7e35e2e53"]
