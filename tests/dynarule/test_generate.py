@@ -1,8 +1,10 @@
 """Generation with rules: batches, padding, <search>, its cap, the trace and the refused options."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
-from dynarule.generation import encode_prompt
+from dynarule.generation import PlainText, encode_prompt
 from dynarule.memory.refusal import says, support_curve
 from transformers import GenerationConfig
 
@@ -253,6 +255,20 @@ def test_what_is_no_single_question_of_a_user_is_refused(tiny_tokenizer):
     for content in ("", None, 5, {"a": "w5"}, [{"type": "image_url"}], ["w5"], "w5 \ud800"):
         with pytest.raises(ValueError, match="prompt 0 holds a message whose content is empty or no text"):
             encode_prompt(tokenizer, [turn | {"content": content}])
+
+
+def test_an_answered_turn_is_refused_in_a_text_that_the_template_wrote_too(tiny_tokenizer):
+    tokenizer = tiny_tokenizer(search=True)
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} <search> {% endfor %}"
+        "{% if add_generation_prompt %}assistant {% endif %}"
+    )
+    first, answer, second = ({"role": role, "content": "w5"} for role in ("user", "assistant", "user"))
+    for turns, fine in (([first], True), ([first, answer], True), ([first, answer, second], False)):
+        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        with nullcontext() if fine else pytest.raises(ValueError, match="prompt 0 holds an answered turn"):
+            assert encode_prompt(tokenizer, text).count(SEARCH) == len(turns)
+        assert encode_prompt(tokenizer, PlainText(text)).count(SEARCH) == 0  # a user's text spells no turn
 
 
 def test_what_is_no_question_is_refused(bank, ready):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -248,12 +249,32 @@ def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:
     """Return a prompt's tokens; messages end where the answer begins, and their contents are `PlainText`."""
     if isinstance(prompt, str):
         plain = {"split_special_tokens": True} if isinstance(prompt, PlainText) else {}
+        if not plain and _has_answer(tokenizer, prompt):
+            raise ValueError(f"prompt {index} holds an answered turn, {_ALONE}")
         ids = tokenizer(prompt, **plain)["input_ids"]
     else:
         ids = _encode_messages(tokenizer, list(prompt), index)
     if not ids or (isinstance(prompt, str) and not prompt.strip()):
         raise ValueError(f"prompt {index} has no tokens, or only blanks: {prompt!r}")
     return ids
+
+
+def _has_answer(tokenizer: Any, prompt: str) -> bool:
+    """Say whether a text was written by the chat template from more than one question."""
+    if not getattr(tokenizer, "chat_template", None):
+        return False
+    words = ("\ue001", "\ue002", "\ue003")
+    turns = [
+        {"role": role, "content": word}
+        for role, word in zip(("user", "assistant", "user"), words, strict=True)
+    ]
+    try:
+        written = tokenizer.apply_chat_template(turns, tokenize=False)
+        answer, question = (written.split(one)[1].split(next)[0] for one, next in pairwise(words))
+    except Exception:  # a template is a program, and need not know a second question
+        return False
+    marks = as_text(tokenizer, question) != question  # else it could be anything
+    return marks and question in prompt.partition(answer)[2]
 
 
 def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[int]:
