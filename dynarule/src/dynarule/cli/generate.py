@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,13 +10,11 @@ import typer
 from .loading import Served, closed_stdin, read_rows, warn_of_unknown
 from .shared import (
     BatchSizeOption,
-    Json,
     MaxNewTokensOption,
     QuestionsOption,
     TopOption,
     grouped,
     one_line,
-    print_json,
     say,
 )
 
@@ -41,7 +40,7 @@ def generate(
     batch_size: BatchSizeOption = 8,
     trace: Annotated[bool, typer.Option("--trace", help="Show the rules read at each step.")] = False,
     top: TopOption = 5,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Answer questions with rules.
 
@@ -88,7 +87,7 @@ def generate(
         **sampling,
     )
     if as_json:
-        print_json({"answers": results})
+        say(json.dumps({"answers": results}, indent=1, ensure_ascii=False))
 
 
 def _json_search(search: Retrieval, top: int) -> dict[str, Any]:

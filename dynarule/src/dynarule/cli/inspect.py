@@ -11,12 +11,10 @@ import typer
 from .loading import Served, read_rows
 from .shared import (
     BatchSizeOption,
-    Json,
     MaxNewTokensOption,
     QuestionsOption,
     grouped,
     one_line,
-    print_json,
     say,
 )
 
@@ -30,7 +28,6 @@ def confidence(
     questions: QuestionsOption = None,
     batch_size: BatchSizeOption = 8,
     write: Annotated[bool, typer.Option("--write", help="Store layer and curve in the adapter.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Measure the entropy of rule attention in every layer; the lowest is the confidence layer.
 
@@ -47,10 +44,7 @@ def confidence(
         config = DynaRuleConfig.from_pretrained(served.adapter)
         config.confidence_layer, config.curve = curve.confidence_layer, curve.to_dict()
         config.save_pretrained(str(served.adapter))
-    if as_json:
-        print_json(curve.to_dict())
-    else:
-        _show_curve(curve.to_dict())
+    _show_curve(curve.to_dict())
 
 
 @grouped
@@ -60,7 +54,6 @@ def support(
     max_new_tokens: MaxNewTokensOption = 256,
     batch_size: BatchSizeOption = 8,
     write: Annotated[bool, typer.Option("--write", help="Store the best point in the adapter.")] = False,
-    as_json: Json = False,
 ) -> None:
     """Answer questions of a validation book, some of them unanswerable, and say below which support to refuse.
 
@@ -97,9 +90,6 @@ def support(
         config = DynaRuleConfig.from_pretrained(served.adapter)
         config.min_support = round(min(best.least, 1.0), 6)
         config.save_pretrained(str(served.adapter))
-    if as_json:
-        print_json({"best": best._asdict(), "points": [point._asdict() for point in points]})
-        return
     say(f"{len(rows)} questions, {sum(unknown)} of them {UNKNOWN}; right now {points[0].accuracy:.3f}")
     say("min_support  answered  right in all  right of those answered")
     shown = points[:: max(1, len(points) // 10)]
@@ -112,7 +102,6 @@ def support(
 
 def inspect(
     folder: Annotated[Path, typer.Argument(help="Adapter or bank folder.", show_default=False)],
-    as_json: Json = False,
 ) -> None:
     """Say what an adapter or a bank is: shapes, layers, encoder, confidence curve.
 
@@ -121,53 +110,41 @@ def inspect(
     from ..bank.storage import FILE, is_bank
 
     if is_bank(folder):
-        _inspect_bank(folder, as_json)
+        _inspect_bank(folder)
     elif (folder / "adapter_config.json").is_file():
-        _inspect_adapter(folder, as_json)
+        _inspect_adapter(folder)
     else:
         raise FileNotFoundError(
             f"{folder} has neither adapter_config.json nor {FILE}; give an adapter or a bank"
         )
 
 
-def _inspect_bank(folder: Path, as_json: bool) -> None:
+def _inspect_bank(folder: Path) -> None:
     from ..bank.bank import RuleBank
 
     bank = RuleBank.load(folder)
-    dtype = str(bank.dtype).removeprefix("torch.")
-    first = list(zip(bank.ids[:3], bank.texts[:3], strict=True))
-    if as_json:
-        values = {"kind": "bank", "rules": len(bank), "width": bank.encoder_dim, "dtype": dtype}
-        rules = [{"id": name, "text": text} for name, text in first]
-        print_json(values | {"encoder": bank.encoder, "first": rules})
-        return
-    say(f"{folder}: {len(bank):,} rules, width {bank.encoder_dim}, {dtype}")
+    say(f"{folder}: {len(bank):,} rules, width {bank.encoder_dim}, {str(bank.dtype).removeprefix('torch.')}")
     say(one_line(f"encoder  {bank.encoder or '(unknown)'}"))
-    for name, text in first:
+    for name, text in zip(bank.ids[:3], bank.texts[:3], strict=True):
         say(one_line(f"{name:>7}  {text}"))
 
 
-def _inspect_adapter(folder: Path, as_json: bool) -> None:
+def _inspect_adapter(folder: Path) -> None:
     from .._files import read_shapes
     from ..base_model import BaseModel
     from ..config import WEIGHTS_FILE, DynaRuleConfig
 
     config = DynaRuleConfig.from_pretrained(folder)
     base = BaseModel(**config.base or {})
-    shapes = read_shapes(folder / WEIGHTS_FILE)
-    count = sum(prod(shape) for shape in shapes.values())
-    layers = config.layers(base.num_layers)
-    if as_json:
-        values = {"kind": "adapter", "layers": layers, "parameters": count, "tensors": shapes}
-        print_json(config.to_dict() | values)
-        return
+    count = sum(map(prod, read_shapes(folder / WEIGHTS_FILE).values()))
     layer, row = config.confidence_layer, config.search_id
     say(
         f"{folder}: adapter of {config.base_model_name_or_path or base.model_type}, {count:,} parameters\n"
         f"base       {base.model_type}, {base.num_layers} layers, hidden {base.hidden_size}, "
         f"query {base.query_size}, head {base.head_dim}\n"
         f"encoder    {config.encoder or '(unknown)'}, width {config.encoder_dim}\n"
-        f"layers     {layers} (0-based), top_k {config.top_k}, update_scope {config.update_scope}\n"
+        f"layers     {config.layers(base.num_layers)} (0-based), top_k {config.top_k}, "
+        f"update_scope {config.update_scope}\n"
         f"confidence {'not measured' if layer is None else f'layer {layer} (0-based)'}\n"
         f"support    {config.min_support:g} at least, else no rule says so\n"
         f"search     {'no row of its own' if row is None else f'{config.search_token} = {row}'}"

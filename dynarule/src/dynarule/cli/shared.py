@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 import warnings
@@ -28,7 +27,6 @@ _CONTROL = re.compile(
     r"\U000e0000-\U000e0fff]|[\ufe00-\ufe0f]{2,}"
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 ModelOption = Annotated[
     str, typer.Option("--model", help="Base model: a folder, or a name on the Hub.", show_default=False)
 ]
@@ -132,11 +130,6 @@ def say(line: str) -> None:
 def note(line: str) -> None:
     """Write a line to stderr."""
     typer.echo(f"dynarule: {printable(line)}", err=True)
-
-
-def print_json(value: object) -> None:
-    """Print one JSON object."""
-    say(json.dumps(value, indent=1, ensure_ascii=False))
 
 
 def one_line(text: str) -> str:

@@ -230,8 +230,11 @@ class RuleMemory(LayerMemory):
             kept_BK[rows] = rules_NK
             if layer == config.confidence_layer:
                 self._chosen[number] = kept_BK
-            if traced:
-                self._trace(layer, rows, number, rules_NK.tolist(), scores_NK.tolist())
+            for row, *found in (
+                zip(rows, rules_NK.tolist(), scores_NK.tolist(), strict=True) if traced else ()
+            ):
+                step = int(self._first_step_B[row]) + number if number else 0
+                self.trace.append(self.retrieval(row, step, layer, *found))
         return torch.arange(len(self.bank))[None] if config.top_k is None else kept_BK
 
     def _rows_of(self, has_B: Tensor | None) -> list[int]:
@@ -257,18 +260,6 @@ class RuleMemory(LayerMemory):
         """
         assert query_NHD is not None
         return self.bank.search(self.adapter[layer], query_NHD, self.config.top_k, allowed_NM)
-
-    def _trace(
-        self,
-        layer: int,
-        rows: Sequence[int],
-        number: int,
-        rules: Sequence[list[int]],
-        scores: Sequence[list[float]],
-    ) -> None:
-        for row, kept, scores_of_kept in zip(rows, rules, scores, strict=True):
-            step = int(self._first_step_B[row]) + number if number else 0
-            self.trace.append(self.retrieval(row, step, layer, kept, scores_of_kept))
 
     def retrieval(self, row: int, step: int, layer: int, rules: list[int], scores: list[float]) -> Retrieval:
         """Return one selection for the trace, of bank rows, best first."""
