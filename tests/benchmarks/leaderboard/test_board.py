@@ -106,7 +106,7 @@ def test_a_board_of_two_versions_of_the_data(submissions, next_data, runs, tmp_p
     words = json.loads((root / "2026-11-28_naive/submission.json").read_text()) | {"date": "2026-12-01"}
     del words["spec"]
     words["name"] = "BM25, next data"
-    with pytest.raises(ValueError, match=r"not before 2026-12-01, when data 1\.2\.0 came out"):
+    with pytest.raises(ValueError, match=r"from 2026-12-01, when data 1\.2\.0 came out"):
         submit(*run, words | {"date": "2026-11-30"}, root)
     submit(*run, words, root)
     rows = [row for row in build_board(root)["rows"] if row["track"] == "retrieval"]

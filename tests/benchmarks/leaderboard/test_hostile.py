@@ -79,6 +79,14 @@ def best_of_two(entry):
     entry.rename("2026-11-28_best")
 
 
+def of_the_other_form(entry):
+    """Another's records, as one's own for rules in logic."""
+    spec(representation="fol")(entry)
+    entry.word("name", "Mine")
+    entry.word("submitter", "Somebody")
+    entry.rename("2026-11-28_mine")
+
+
 def deep(depth):
     value: dict = {}
     for _ in range(depth):
@@ -103,6 +111,7 @@ IN_SAMPLES = {
     ),
     "a copy": (rename("2026-11-28_better"), ": all records are those of other submissions, got 2026-11-28_bm25;"),
     "a best of two others": (best_of_two, ": all records are those of other"),
+    "another's of the other form": (of_the_other_form, ": all records are those of other submissions, got"),
     # numbers and formats
     "NaN": (in_line(1, '"usage":{}', '"usage":{"calls":NaN}'), ", line 1: usage.calls: Input should be a valid int"),
     "an overflow": (in_line(1, '"usage":{}', '"usage":{"cost_usd":1e999}'), ", line 1: usage.cost_usd: Input should"),
@@ -143,7 +152,8 @@ IN_ENTRY = {
     "an endless name": (word("name", "a" * 5_000), "must be 1 to 60 characters"),
     "a name of dots": (word("name", "..."), "must have a letter or a digit"),
     "a terminal's codes": (word("model", "\x1b[2J"), "must be 1 to 80 characters on one line"),
-    "a date before the data": (dated("2026-11-27"), "date must be the folder's and not before 2026-11-28"),
+    "a date before the data": (dated("2026-11-27"), "date must be the folder's, from 2026-11-28"),
+    "a date to come": (dated("2999-01-01"), "date must be the folder's, from 2026-11-28"),
     "a date that is none": (word("date", "2026-02-30"), "day"),
     "another date": (word("date", "2026-12-30"), "date must be the folder's"),
     "a rank": (word("rank", "1"), "rank: Extra inputs are not permitted"),

@@ -6,6 +6,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -69,8 +70,10 @@ def validate(folder: Path, others: Mapping[str, Known] | None = None) -> Submiss
     """
     entry, records = read(folder)
     spec = check_spec(entry.spec)
-    if not folder.name.startswith(entry.date) or entry.date < RELEASED[spec.data]:
-        what = f"must be the folder's and not before {RELEASED[spec.data]}, when data {spec.data} came out"
+    # a clock may be behind, and refuses no row of the day that the latest data came out
+    last = max(str(date.today() + timedelta(1)), *RELEASED.values())
+    if not folder.name.startswith(entry.date) or not RELEASED[spec.data] <= entry.date <= last:
+        what = f"must be the folder's, from {RELEASED[spec.data]}, when data {spec.data} came out, to {last}"
         raise Refused(f"{ENTRY}: date {what}, got {entry.date}; give the day of the pull request")
     if entry.kind != "ceiling" and (gold := looks_at_gold(spec.method)):
         raise Refused(f"{ENTRY}: spec.method looks at gold data, got {gold!r}; set kind to ceiling")
@@ -103,23 +106,31 @@ def check_all(folders: Iterable[Path], board: Path | None = None) -> dict[str, S
 
 
 def _known(entry: Entry, records: Iterable[Record]) -> Known:
-    """Return what others are compared with: case, blanks and punctuation of outputs make no other record."""
+    """Return what others are compared with: case, blanks and punctuation of outputs make no other record.
+
+    Nor do other searches beside the same output.
+    """
     hashes = []
     for record in records:
         words = re.findall(r"\w+", (record.output or "").casefold())
-        hashes.append(hash(canonical_json(record.model_dump(include=SCORED) | {"output": words})))
+        fields = {"id", "answers"} if words else SCORED
+        hashes.append(hash(canonical_json(record.model_dump(include=fields) | {"output": words})))
     return Known(entry, cell_of(entry.spec), frozenset(hashes))
 
 
 def _copied(own: Known, others: Mapping[str, Known]) -> Iterator[str]:
-    """Yield a problem if all records stand in other submissions of the setting, or a name is another's.
+    """Yield a problem if all records stand in other submissions, or a name is another's.
+
+    Of other settings, such as smaller pools or the other form, those of another submitter count.
 
     Only what cannot be an honest run is refused: two runs of one model may share nearly all answers, and whether
     outputs are a model's own no check can tell. That is what the board's badges say.
     """
     rivals = {name: other for name, other in others.items() if other.cell == own.cell}
-    sources = [name for name, other in rivals.items() if own.records & other.records]
-    if own.records <= frozenset().union(*(other.records for other in rivals.values())):
+    who = skeleton(own.entry.submitter)
+    owned = rivals | {name: o for name, o in others.items() if skeleton(o.entry.submitter) != who}
+    sources = [name for name, other in owned.items() if own.records & other.records]
+    if own.records <= frozenset().union(*(other.records for other in owned.values())):
         yield f"{SAMPLES}: all records are those of other submissions, got {', '.join(sources)}; submit your own run"
     for name, other in others.items():
         for field in ("name", "submitter"):
