@@ -41,12 +41,6 @@ def outputs(tmp_path):
     return write
 
 
-def test_a_build_that_is_there_is_kept(built, tmp_path):
-    copy = shutil.copytree(built, tmp_path / "copy")
-    told = run("build", "--scale", "tiny", "--out", copy, "--jobs", "1").output
-    assert "3,968 rules, 2,640 questions, 57 shards" in told
-
-
 def test_show_names_the_dials_that_are_turned():
     words = ("--scale", "tiny", "--data-version", "1.1", "--dials", "crowd=6")
     told = run("show", "multi_hop_6", *words).output

@@ -67,14 +67,6 @@ def test_continents_and_seeds_differ_and_give_no_benchmark_rule_away(worlds):
     assert sum(len(own & benchmark) for own in texts) < 0.01 * 100 * len(worlds)
 
 
-def test_worlds_may_hold_every_rule_or_no_question():
-    (whole,) = fresh_worlds(3, 1, {"single_rule": 1}, n_rules=1_984)
-    assert sorted(whole.rules["id"].to_pylist()) == list(range(1_984))
-    (empty,) = fresh_worlds(3, 1, {"multi_rule_2": 0}, n_rules=20)
-    assert (len(empty.rules), len(empty.questions)) == (20, 0)
-    assert list(fresh_worlds(3, 0, ASKED)) == []
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -81,20 +81,6 @@ def test_any_slice_is_the_same_rows(which, data):
     assert part.to_pylist() == make().slice(start, stop - start).to_pylist()
 
 
-@pytest.mark.slow
-def test_slices_across_blocks_are_the_same_rows():
-    """At scale full a sub-task is made in blocks; the third of multi_rule_5 begins at row 590,970."""
-    for cut in (295_485, 590_970):
-        bounds = ((cut - 30, cut + 30), (cut - 30, cut), (cut, cut + 30))
-        part, left, right = (
-            question_table("multi_rule_5", "train", "full", start=a, stop=b).to_pylist() for a, b in bounds
-        )
-        assert part == left + right
-        assert [row["id"] for row in part] == [
-            f"multi_rule_5-train-{i:07d}" for i in range(cut - 30, cut + 30)
-        ]
-
-
 def test_mini_is_five_folds_of_ten_test_questions():
     for subtask in SUBTASKS[::4]:
         test = {row["id"]: row for row in question_table(subtask, "test", "paper").to_pylist()}

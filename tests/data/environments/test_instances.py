@@ -82,6 +82,13 @@ def test_an_instance_is_a_function_of_its_index():
     assert other.stdout == first[77].prompt + "\n"
 
 
+def test_no_question_comes_twice_and_no_world_in_two_sequences():
+    config, other = EnvConfig(("multi_hop_3", "multi_rule_2"), pool_size=20), EnvConfig(seed=1)
+    assert len({instance(config, index).metadata["question"] for index in range(300)}) == 300
+    worlds = [{place_of(one, index)[0].world_id for index in range(0, 2_000, 300)} for one in (config, other)]
+    assert len(worlds[0]) > 1 and not worlds[0] & worlds[1]
+
+
 def test_rivals_conclude_about_the_same():
     """Without them the only rule that changes what is asked about gives a small pool away."""
 

@@ -48,20 +48,6 @@ def test_the_ranking_is_bm25s():
     ]
 
 
-@pytest.mark.parametrize("form", ["nl", "fol"])
-def test_only_rules_of_the_pool_are_found(form):
-    config = EnvConfig(("multi_hop_3",), access="tool", pool_size=60, form=form, max_searches=100)
-    texts, world, ids = pool_of(config, 1)
-    episode = Episode.at(config, 1)
-    assert all(episode.find(text)[0] == text for text in texts[:30])
-    outside = [str(text) for i, text in enumerate(world.texts(form)) if i not in ids][:30]
-    assert not {line for text in outside for line in episode.find(text, k=1_000)} - set(texts)
-    assert len(episode.find(" ".join(texts), k=1_000)) <= 60
-    for k in (-1, 0, True, "5"):
-        with pytest.raises(ValueError, match="k must be a positive integer"):
-            episode.find(texts[0], k=k)
-
-
 def test_searches_are_counted_and_end():
     episode = Episode(instance(CONFIG, 3).metadata)
     gold = episode.metadata["gold_rule_ids"]

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from ruleworld_data.io import register
-from ruleworld_data.spec import ALL_SUBTASKS
 
 SOURCE = Path(__file__).parents[3] / "ruleworld-data" / "src"
 Run = Callable[..., str]
@@ -60,20 +59,6 @@ print("reloaded:", hasattr(datasets.load.dataset_module_factory, "_ruleworld"))
     assert printed.splitlines() == ["multi_hop_2 ['train', 'heldout']", "reloaded: True"]
 
 
-def test_late_activation_reaches_what_is_already_imported(run_python: Run) -> None:
-    """Without the .pth file (PYTHONPATH, python -S) the names work after `import ruleworld_data`."""
-    printed = run_python(
-        """
-sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "Finder"]
-import datasets, datasets.inspect
-assert not hasattr(datasets.load.dataset_module_factory, "_ruleworld")
-import ruleworld_data
-print(len(datasets.get_dataset_config_names("ruleworld")))
-"""
-    )
-    assert int(printed) == len(ALL_SUBTASKS) + 1  # and the rules
-
-
 def test_opt_out(run_python: Run) -> None:
     code = "import ruleworld_data, datasets.load; print(hasattr(datasets.load.dataset_module_factory, '_ruleworld'))"
     assert run_python(code, RULEWORLD_NO_HOOK="1").strip() == "False"
@@ -94,23 +79,6 @@ print(len(datasets.Dataset.from_dict({{"a": [1, 2]}})))
     assert "RuntimeWarning: ruleworld-data could not add its names to datasets.load" in printed
     assert "RULEWORLD_NO_HOOK=1" in printed
     assert "Traceback" not in printed
-
-
-def test_release_without_the_wrapped_function_only_warns(run_python: Run, tmp_path: Path) -> None:
-    for library, module in (("datasets", "load"), ("evaluate", "loading")):
-        (tmp_path / "path" / library).mkdir(parents=True)
-        (tmp_path / "path" / library / "__init__.py").touch()
-        (tmp_path / "path" / library / f"{module}.py").write_text("renamed = 1")
-    printed = run_python(
-        f"""
-sys.path.insert(0, {str(tmp_path / "path")!r})
-import datasets.load, evaluate.loading
-print(datasets.load.renamed + evaluate.loading.renamed)
-"""
-    )
-    assert "has no function dataset_module_factory; this release is not supported" in printed
-    assert "has no function evaluation_module_factory" in printed
-    assert "2" in printed.splitlines()
 
 
 def test_what_means_something_else_goes_to_the_library(

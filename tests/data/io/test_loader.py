@@ -58,13 +58,6 @@ print(json.dumps(out))
     assert [out["streamed"], out["parallel"]] == [rules[0], rules[-1]] and len(rules) == 1984
 
 
-def test_unseen_comes_with_data_1_2(tmp_path: Path) -> None:
-    loaded = load(tmp_path, "multi_rule_3", version="1.2")
-    assert {split: len(rows) for split, rows in loaded.items()} == ROWS | {"unseen": 20}
-    table = question_table("multi_rule_3", "unseen", "tiny", version="1.2")
-    assert loaded["unseen"].to_list() == table.to_pylist()
-
-
 def test_questions_are_the_generator_s(tmp_path: Path) -> None:
     loaded = load(tmp_path, "multi_rule_5")
     assert {split: len(rows) for split, rows in loaded.items()} == ROWS
@@ -75,17 +68,6 @@ def test_questions_are_the_generator_s(tmp_path: Path) -> None:
     assert features["answers"] == datasets.List(text)
     step = {"rule_ids": datasets.List(datasets.Value("int32")), "nl": text, "fol": text, "state": text}
     assert features["steps"] == datasets.List(step)
-
-
-def test_rules_are_the_generator_s_with_any_number_of_processes(tmp_path: Path) -> None:
-    one = load(tmp_path / "one", "rules")
-    two = load(tmp_path / "two", "rules", num_proc=2)
-    assert list(one) == list(two) == ["train", "heldout"]
-    for split in one:
-        expected = rule_table(split, scale="tiny").to_pylist()
-        assert one[split].to_list() == two[split].to_list() == expected
-    assert len(one["train"].cache_files) == 1
-    assert len(two["train"].cache_files) == 2  # it did run in two processes
 
 
 def test_streaming_gives_the_same_rows_in_shards(tmp_path: Path) -> None:
@@ -147,11 +129,6 @@ def test_dials_are_options(tmp_path: Path) -> None:
     assert rules.to_list() == rule_table("train", **made).to_pylist()
     assert rules.column_names == [*RULE_SCHEMA.names, "threshold"]
     assert set(rules["world_id"]) == set(questions["world_id"]) == {f"rw-0-{DIALS.tag}"}
-
-
-def test_names_beyond_the_paper_turn_the_dial_that_they_need(tmp_path: Path) -> None:
-    rows = load(tmp_path, "multi_rule_11")["mini"].to_list()
-    assert rows == question_table("multi_rule_11", "mini", "tiny", dials=Dials(parts=6)).to_pylist()
 
 
 @pytest.mark.parametrize(

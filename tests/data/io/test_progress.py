@@ -1,6 +1,5 @@
 """Progress on stderr, and files that are whole or not there."""
 
-import io
 import multiprocessing
 import os
 import signal
@@ -8,17 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from ruleworld_data.io import Progress, part_of, whole_file, whole_folder, write_whole
-
-
-def test_a_command_counts_what_it_does_and_what_fails():
-    stream = io.StringIO()
-    with Progress("samples", 10, stream=stream) as progress:
-        for number in range(10):
-            progress.step(failed=number == 3, text="BM25")
-        progress.note("[3] encoding")
-    text = stream.getvalue()
-    assert "[3] encoding\n" in text and "10/10" in text and "1 failed, BM25" in text
+from ruleworld_data.io import part_of, whole_file, whole_folder, write_whole
 
 
 def test_files_are_whole_or_as_they_were(tmp_path: Path):
@@ -84,17 +73,3 @@ def test_a_folder_becomes_a_missing_or_an_empty_one_and_no_other(tmp_path: Path)
     with pytest.raises(FileExistsError, match="new exists already; choose a new folder"):
         write_new(tmp_path / "new", True)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["empty", "new"]
-
-
-def test_a_folder_that_another_writer_removes_before_it_is_opened_is_made_again(tmp_path: Path, monkeypatch):
-    opened, removed = os.open, []
-
-    def late(path, *rest, **more):
-        if not removed:
-            os.rmdir(path)
-            removed.append(path)
-        return opened(path, *rest, **more)
-
-    monkeypatch.setattr(os, "open", late)
-    with part_of(tmp_path / "name", folder=True) as part:
-        assert part.is_dir() and removed == [part]

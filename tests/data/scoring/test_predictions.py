@@ -78,12 +78,6 @@ def test_other_encodings_and_bad_parquet_are_named(tmp_path: Path, content: obje
         read_predictions(path)
 
 
-def test_missing_file_is_named(tmp_path: Path) -> None:
-    for path in (tmp_path / "no.jsonl", tmp_path):
-        with pytest.raises(FileNotFoundError, match="no predictions file at"):
-            read_predictions(path)
-
-
 GOLD = {"h1": "1", "h2": "2", "m1": "3, desert", "m2": "4, desert", "m3": "5, desert", "m4": "6, desert"}
 SUBTASK = {"h": "multi_hop_3", "m": "multi_rule_2"}
 ROWS = [{"id": name, "subtask": SUBTASK[name[0]], "answers": gold.split(", ")} for name, gold in GOLD.items()]
@@ -131,13 +125,6 @@ def test_the_wrong_split_is_refused_even_if_missing_is_allowed() -> None:
         score_predictions(ROWS, {"x1": "", "x2": ""}, allow_missing=True)
     nothing = score_predictions(ROWS, {}, allow_missing=True)
     assert (nothing["missing"], nothing["macro"]["exact_match"]) == (6, 0.0)
-
-
-def test_bad_rows_are_refused() -> None:
-    with pytest.raises(ValueError, match="no questions"):
-        score_predictions([], OUTPUTS)
-    with pytest.raises(ValueError, match="'h1' comes twice"):
-        score_predictions([*ROWS, ROWS[0]], OUTPUTS)
 
 
 def test_paper_overall_is_the_mean_of_six_groups() -> None:

@@ -296,11 +296,6 @@ def test_answers_are_lists_of_texts(odd: object, kind: str) -> None:
         score_output("\\boxed{1}", odd)  # type: ignore[arg-type]
 
 
-def test_answers_of_arrays_and_tuples_are_answers() -> None:
-    for gold in (("1", "2"), np.array(["1", "2"]), [np.str_("1"), "2"]):
-        assert score_output(np.str_("\\boxed{1, 2}"), gold).strict_match == 1.0
-
-
 # --- retrieval ---
 
 
@@ -347,13 +342,6 @@ def test_recall_properties(retrieved: list[list[int]], gold: list[list[int]], k:
     assert union_recall(retrieved, gold, k) >= len(found) / len({rule for want in gold for rule in want})
     if len(retrieved) == len(gold):
         assert union_recall(retrieved[::-1], gold[::-1], k) == union_recall(retrieved, gold, k)
-
-
-@pytest.mark.parametrize("k", [0, True, 1.0, "gold1"])
-def test_bad_budgets_are_refused(k: object) -> None:
-    for function in (step_recall, union_recall):
-        with pytest.raises(ValueError, match="k must be a positive integer or 'gold'"):
-            function([[1]], [[1]], k)  # type: ignore[arg-type]
 
 
 def test_bad_ids_are_refused() -> None:

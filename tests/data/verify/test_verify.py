@@ -95,13 +95,6 @@ def test_both_solvers_read_data_1_2(built, tmp_path):
     assert report.ok and "skip" not in {check.status for check in report.checks}, render_text(report)
 
 
-def test_one_solver_alone_skips_the_other(built):
-    report = verify(built, solvers=("executor",))
-    skipped = {check.name for check in report.checks if check.status == "skip"}
-    assert skipped == {"C9_gold_clingo", "C9_pool_clingo", "C9_full_clingo"}
-    assert "incomplete" in render_text(report)
-
-
 @pytest.mark.parametrize("options", [{"solvers": ()}, {"solvers": ("prolog",)}, {"jobs": 0}, {"jobs": True}])
 def test_wrong_arguments(built, options):
     with pytest.raises(ValueError, match=next(iter(options))):
@@ -109,18 +102,6 @@ def test_wrong_arguments(built, options):
 
 
 # Files
-
-
-def test_a_folder_that_is_no_build(tmp_path):
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(FileNotFoundError, match="ruleworld build"):
-            verify(folder)
-    for text in ("{not json", "[" * 100_000, "[]", '{"format": 1, "shards": {}}'):
-        (tmp_path / "build.json").write_text(text)
-        with pytest.raises(ValueError, match="damaged"):
-            verify(tmp_path)
-        with pytest.raises(ValueError, match=r"damaged|another build"):
-            build(tmp_path, "tiny")
 
 
 @pytest.mark.parametrize("name", ["rules/train", "multi_hop_2/test"])
@@ -310,8 +291,7 @@ def test_counts_that_fall_below_zero(copy):
     giver = rule(rows, id=question["gold_rule_ids"][-1])
     rewrite(giver, amount=0)
     copy.write("rules", "train", rows)
-    message = copy.failed()["C6"]
-    assert f"{giver['attribute']!r} could fall to -" in message and symbol(giver["entity"]) in message
+    assert f"{giver['attribute']!r} starts at 0 and can lose" in copy.failed()["C6"]
 
 
 def test_a_heldout_rule_that_is_not(copy):
@@ -340,9 +320,7 @@ def wrong_answers(copy):
 
     for name in ("single_rule", "multi_rule_4", "multi_hop_3"):
         row = copy.change(name, "test", edit, lambda row: row["answer_types"][0] == "count")
-        yield from (
-            (f"C9_{pool}_{solver}", row["id"]) for solver in BOTH for pool in ("gold", "pool", "full")
-        )
+        yield from ((f"C9_{pool}_{solver}", row["id"]) for solver in BOTH for pool in ("gold", "full"))
 
 
 def a_wrong_answer_with_steps_to_match(copy):
@@ -515,7 +493,7 @@ def test_what_is_wrong_in_a_comparison(built, tmp_path, tampered):
     build(tmp_path / "build", "few", dials=Dials(hops=1, parts=2, compare=True))
     copy = tampered(tmp_path / "build")
     edits = [  # a list of the row, or a text of its last step; what stands there, what instead, and who sees it
-        ("queries", "Sum", "Highest", "C9_pool_clingo"),
+        ("queries", "Sum", "Highest", "C9_full_clingo"),
         ("queries", "x2", "x1", "scopes"),
         ("facts", "x2", "x3", "C9_gold_executor"),
         ("answers", "$", "1", "C9_gold_clingo"),

@@ -51,16 +51,6 @@ def test_integers_are_uniform_and_bounded():
     assert (drawn >= 0).all() and (drawn < bounds).all()
 
 
-@given(st.integers(0, 300), st.data())
-def test_subsets_are_nested_sorted_and_exact(n, data):
-    few = data.draw(st.integers(0, n))
-    many = data.draw(st.integers(few, n))
-    small, large = (part.tolist() for part in Stream("n", n).subset(n, few, many))
-    assert (len(small), len(large)) == (few, many)
-    assert small == sorted(set(small)) and large == sorted(set(large))
-    assert set(small) <= set(large) <= set(range(n))
-
-
 @pytest.mark.parametrize("n", [30, 6_000])
 def test_distinct_is_uniform_in_small_ranges(n):
     """As a set, and in its first place: both branches of the drawing."""
@@ -81,11 +71,6 @@ def test_distinct_is_uniform_in_huge_ranges(n):
     drawn = Stream("huge").distinct(n, 30_000)
     assert not unlikely(np.bincount((drawn // -(-n // 12)).astype(int), minlength=12))
     assert not unlikely(np.bincount((drawn % 3).astype(int), minlength=3))
-
-
-def test_too_many_distinct_integers_are_refused():
-    with pytest.raises(ValueError, match=r"cannot draw 6 different integers from range\(5\)"):
-        Stream("e").distinct(5, 6)
 
 
 def splitmix(*values: int) -> int:

@@ -1,7 +1,7 @@
 """The reward certificate: what an environment's reward is worth, measured on its own instances.
 
 Every golden answer scores the maximum and is derived again by clingo from the pool alone; policies that skip the way
-stay at their floor; instances share nothing that would give one another away.
+stay at their floor.
 """
 
 from __future__ import annotations
@@ -202,32 +202,7 @@ def _derived(config: EnvConfig, instances: Sequence[Instance]) -> Iterator[str]:
             yield f"{one.metadata['id']}: clingo says {values}, the answers are {one.metadata['answers']}"
 
 
-def _apart(config: EnvConfig, instances: Sequence[Instance]) -> Iterator[str]:
-    """No question twice in a world, none of another seed's worlds, and no pool whose order tells the gold rules."""
-    seen: dict[tuple[str, str], str] = {}
-    elsewhere = replace(config, seed=(config.seed + 1) % 2**63, access="tool")
-    worlds = {place_of(elsewhere, i)[0].world_id for i in range(len(instances))}
-    places = []
-    for i, one in enumerate(instances):
-        world, _, row = place_of(config, i)
-        key = (world.world_id, one.metadata["question"])
-        if key in seen:
-            yield f"{one.metadata['id']} asks what {seen[key]} asks"
-        seen[key] = one.metadata["id"]
-        if world.world_id in worlds:
-            yield f"{one.metadata['id']}: its world is one of seed {elsewhere.seed}, too"
-        pool = world.pool(row, config)
-        gold = np.flatnonzero(np.isin(pool, row["gold_rule_ids"]))
-        # Of a pool that is mostly gold, places say nothing: the gold rules fill it.
-        if len(pool) > 2 * len(gold):
-            places += (gold / (len(pool) - 1)).tolist()
-    deviation = abs(np.mean(places) - 0.5) * math.sqrt(12 * len(places)) if places else 0.0
-    if deviation > 5:
-        yield f"gold rules stand at {np.mean(places):.2f} of the pool on average, {deviation:.1f} deviations from 0.5"
-
-
 _CHECKS: dict[str, Callable[[EnvConfig, Sequence[Instance]], Iterator[str]]] = {
     "the golden answer scores 1": _golden,
     "clingo derives the answer from the pool": _derived,
-    "instances share no question, seeds no world, places tell nothing": _apart,
 }

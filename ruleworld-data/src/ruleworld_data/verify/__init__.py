@@ -4,7 +4,7 @@ Nothing of the generator is used: rules, facts and queries are parsed back from 
 share only the parser answer every sub-question again. `solve` and `execute` answer questions from any pool of rules.
 """
 
-from .executor import Derivation, Firing, execute, lowest_counts, solve
+from .executor import Derivation, Firing, execute, solve
 from .index import RuleIndex
 from .leaks import leak_report, render_leaks
 from .report import CHECKS, Check, Report, render_text
@@ -21,7 +21,6 @@ __all__ = [
     "RuleIndex",
     "execute",
     "leak_report",
-    "lowest_counts",
     "parse_rule_table",
     "render_leaks",
     "render_text",

@@ -139,32 +139,6 @@ def fired(
     return {firing.rule_id: firing.fact for path in paths for firing in path}
 
 
-def lowest_counts(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -> dict[str, int]:
-    """Return how low each attribute that bears on the query could fall: initial count less all losses.
-
-    Attributes whose initial count is not known are left out.
-    """
-    query, scope = _read(facts, query, rules)
-    if query.parts:
-        return {
-            f"{name} of {part.who}": count
-            for part in query.parts
-            for name, count in lowest_counts(scope.facts, part, rules).items()
-        }
-    if query.kind != "has":
-        return {}
-    attribute = rules.terms.get(query.term, -1)
-    lowest: dict[int, int] = {}
-    for code in rules.reaching(attribute):
-        name = rules.terms.names[code] if code >= 0 else query.term
-        for value, _ in scope.counts(code, name):
-            lowest[code] = min(lowest.get(code, value), value)
-    for event in scope.events(rules.reaching(attribute), query.term):
-        if event.attribute in lowest:
-            lowest[event.attribute] += min(event.delta, 0)
-    return {rules.terms.names[code] if code >= 0 else query.term: value for code, value in lowest.items()}
-
-
 def _read(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -> tuple[Query, _Scope]:
     query = parse_query(query) if isinstance(query, str) else query
     return query, _Scope(parse_facts(facts) if isinstance(facts, str) else tuple(facts), query.who, rules)

@@ -1,4 +1,4 @@
-"""Checks of the rules: ids, texts, and the constraints C1 to C5, C7 and C8."""
+"""Checks of the rules: ids, texts, and the constraints C1 to C8."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from .report import Findings, StageProgress
 from .rulebase import ALL_TYPES, TYPE_CODE, RuleBase, TableReader
 
 _BATCH = 150_000
+_MOST_UNITS, _LONGEST_CHAIN = 3, 8
+"""Units of a change that a question states, and hops of a chain."""
 
 
 def check_rules(
@@ -34,7 +36,7 @@ def check_rules(
         own = [shard for shard in shards if shard.split == split]
         worlds[split] = base = reader.read(_batches(folder, own, findings), findings)
         _check_ids(base, split, findings)
-        for name in ("C1", "C2", "C3", "C4", "C5", "C7", "C8"):
+        for name in (f"C{number}" for number in range(1, 9)):
             findings[name].checked += len(base)
         for check in _CONSTRAINTS:
             check(base, findings)
@@ -213,6 +215,26 @@ def _effects(base: RuleBase, states: pd.Series) -> pd.DataFrame:
     return rules[["premise", "conclusion"]].set_axis(["state", "attribute"], axis=1).drop_duplicates()
 
 
+def _losses(base: RuleBase, findings: Findings) -> None:
+    """C6: no kind starts with fewer of an attribute than one chain of changes can take."""
+    changes = base.of_type("attrchange2attr")
+    effects = base.of_type("state2attr", "action2attr", "place_state2attr", "exception")
+    most = effects.groupby("conclusion")["amount"].max()
+    stated = pd.Series(_MOST_UNITS, changes["premise"].unique())
+    most = pd.concat([most, stated]).groupby(level=0).max()
+    for _ in range(_LONGEST_CHAIN):
+        passed = changes["amount"] * changes["premise"].map(most)
+        most = pd.concat([most, passed.groupby(changes["conclusion"]).max()]).groupby(level=0).max()
+    least = base.of_type("entity2attr").groupby("conclusion")["amount"].min()
+    loss = most.reindex(least.index, fill_value=0)
+    findings["C6"].fail(
+        *(
+            f"{base.terms.names[code]!r} starts at {least[code]} and can lose {int(loss[code])}"
+            for code in least.index[least < loss]
+        )
+    )
+
+
 def _distinct_texts(base: RuleBase, findings: Findings) -> None:
     for text, key in (("FOL", "fol_key"), ("English", "nl_key")):
         findings["C7"].fail_rows(
@@ -261,4 +283,6 @@ def _denied(base: RuleBase, findings: Findings) -> None:
                     findings["C8"].fail(f"rule {_name(base, row)} is common sense: {word}, {right}")
 
 
-_CONSTRAINTS = (_functional, _levels, _routes, _thresholds, _exceptions, _distinct_texts, _terms, _denied)
+_CONSTRAINTS = (
+    *(_functional, _levels, _routes, _thresholds, _exceptions, _losses, _distinct_texts, _terms, _denied),
+)

@@ -27,8 +27,8 @@ def verify(
     """Verify a build from its files alone.
 
     Every rule is parsed back from both texts and compared to its columns; the constraints C1 to C8 are checked on the
-    parsed rules; every distinct sub-question is answered again under its gold rules, under a pool of 10,000 rules and
-    under all rules that bear on it, by each solver.
+    parsed rules; every distinct sub-question is answered again under its gold rules and under all rules that bear
+    on it, by each solver.
 
     Parameters
     ----------
