@@ -81,19 +81,6 @@ def test_odd_replies_are_samples_with_an_outcome_also_on_resume(serve, options, 
     assert len(server.bodies) == 22
 
 
-def test_replies_are_kept_and_a_second_run_asks_nothing(serve):
-    server = serve(lambda prompt, nth: f"{prompt} {nth}")
-    first = ask(server, "a", "b")
-    again = ask(server, "a", "b", "c")
-    assert [done.text for done in again] == ["a 1", "b 1", "c 1"]
-    assert [done.cached for done in first + again] == [False, False, True, True, False]
-    assert sum(server.asked.values()) == 3
-    # Another temperature, limit or model is another request.
-    ask(server, "a", temperature=0.5)
-    ask(server, "a", tokens=51)
-    assert server.asked["a"] == 3
-
-
 def test_answers_come_in_order_and_at_once(serve, monkeypatch):
     monkeypatch.setenv("RWBENCH_CONCURRENCY", "4")
     both, late = threading.Barrier(2, timeout=60), threading.Event()

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 from rwbench.backends.local import load_tokenizer
 from rwbench.cli.app import app
@@ -53,15 +52,3 @@ def test_the_chat_answers_from_the_rules_as_they_are(tmp_path):
     found = [re.findall(r"\[(\d+)\]", line) for line in told.splitlines() if line.startswith("  step")]
     assert (found[0][0], found[1][0]) == ("1", "5")
     assert set(found[2][:2]) == {"8", "14"}  # what the state gives, and how many there were
-
-
-def test_the_adapter_says_where_its_base_is(tmp_path, monkeypatch):
-    """PEFT loads the base from what the adapter's configuration says, wherever it is called."""
-    from dynarule.plus.config import PlusConfig
-    from peft import AutoPeftModelForCausalLM
-
-    monkeypatch.chdir(tmp_path)
-    write_book(Path("book"))
-    monkeypatch.chdir("/")
-    model = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "book" / "adapter"))
-    assert type(model.peft_config["default"]) is PlusConfig

@@ -87,12 +87,6 @@ def test_several_processes_give_the_same_results(quick, tmp_path):
     assert hashes[0] == hashes[1] and len(hashes[0]) == 2
 
 
-def test_what_is_missing_is_named_and_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("rwbench.retrievers.dense.Dense.missing", lambda self: "nothing")
-    done = rwbench("run", "smoke", "--scale", "tiny", "--limit", 1, "--dry-run", "--out", tmp_path)
-    assert done.exit_code == 0 and "not run here: Dense (MiniLM-L6) (needs: nothing)" in done.stderr
-
-
 def test_one_method_of_a_recipe(tmp_path):
     """Its runs have the folders that the whole recipe gives them."""
     words = ("run", "smoke", "--scale", "tiny", "--limit", 1, "--out", tmp_path, "--dry-run", "--json")

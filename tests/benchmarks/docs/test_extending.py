@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rwbench.cli.app import app
 from rwbench.methods import Method
-from rwbench.recipes import recipe, recipes
+from rwbench.recipes import recipes
 from rwbench.retrievers import Retriever
 from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
@@ -101,16 +101,6 @@ def test_what_the_page_says_about_models_is_so(serve, save_model, workspace, tmp
 def test_the_page_names_every_recipe():
     text = (DOCS / "paper-recipes.md").read_text()
     assert set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)) == set(recipes.items())
-
-
-def test_two_recipes_of_one_name_are_refused():
-    same = recipes.get("paper/table4")
-    for other in (recipe("smoke"), recipe("paper/table4", (100,))):
-        with pytest.raises(
-            ValueError, match=r"two recipes are named '.*': rwbench\.recipes\..*test_extending"
-        ):
-            other(lambda options, form, size: [])
-    assert recipes.get("paper/table4") is same
 
 
 @pytest.mark.slow

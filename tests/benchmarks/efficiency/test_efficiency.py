@@ -5,7 +5,6 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from rwbench.cli.app import app
@@ -30,17 +29,6 @@ def measured(tmp_path, cells, settings=TINY):
 @pytest.fixture(scope="module")
 def model():
     return random_model(SHAPES["tiny"], "cpu", torch.float32)
-
-
-def test_random_rows_are_unit_vectors_of_a_key_and_the_first_of_a_longer_file(tmp_path):
-    long, short = (random_rows(tmp_path, count, 16, "fp32", 3) for count in (400, 30))
-    assert torch.equal(long[:30], short)
-    assert torch.allclose(long.norm(dim=1), torch.ones(400), atol=1e-6)
-    assert not torch.allclose(short, random_rows(tmp_path, 30, 16, "fp32", 4))
-    assert random_rows(tmp_path, 30, 16, "fp16", 3).dtype == torch.float16
-    stream = np.random.Generator(np.random.Philox(np.random.SeedSequence((3, 0))))
-    first = stream.standard_normal(16, dtype=np.float32)
-    assert np.allclose(long[0].numpy(), first / np.linalg.norm(first))
 
 
 @torch.no_grad()

@@ -11,7 +11,6 @@ import torch
 from rwbench.backends.local import Local
 from rwbench.methods import Method
 from rwbench.methods.memory import SRKI, DynaRule, KBLaM
-from rwbench.methods.plus import DynaRulePlus
 from rwbench.models import reader
 from rwbench.run.pools import pools_of
 from rwbench.run.runner import run_spec
@@ -257,17 +256,6 @@ def test_another_adapter_is_another_run(folder, workspace, options, tmp_path):
     method = dataclasses.replace(make(SRKI, folder), adapter="0" * 12)
     with pytest.raises(ValueError, match="is not the one that the run was made for"):
         run_spec(options.spec(method, "nl", 100, "question"), workspace, tmp_path)
-
-
-def test_what_is_given_is_what_the_memory_is_made_with_and_what_the_label_says(folder):
-    given = {"lookahead": 0, "score_weight": 2.0, "score_limit": 1.0, "word_weight": 0.3, "kept": 5}
-    given |= {"word_stemmer": "english"}
-    labels = set()
-    for names in ((), *((name,) for name in given), tuple(given)):
-        method = DynaRulePlus(model=Local.of(str(folder)), **{name: given[name] for name in names})
-        assert method.changes == {"top_k" if name == "kept" else name: given[name] for name in names}
-        labels.add(method.label)
-    assert len(labels) == len(given) + 2
 
 
 def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, run):

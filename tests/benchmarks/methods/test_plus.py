@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from rwbench.backends.local import Local
 from rwbench.methods.plus import DynaRulePlus, Planned, Searched
-from rwbench.retrievers import Retriever
 from rwbench.retrievers.both_ends import BothEnds
 from rwbench.run.data import DataSource, select
 from rwbench.run.pools import Pool
@@ -64,26 +63,3 @@ def test_another_search_may_stand_in_the_place_of_dynarule_plus():
             )
         assert len(found) > 1
         assert output.answers
-
-
-def test_a_rule_counts_by_the_better_of_its_two_scores():
-    """Of the question and of the last step, as shares of the best one's; what scores 0 is not found."""
-    source = DataSource("tiny", version="1.1")
-    rules, (question,) = source.rules("test"), select(source.questions("single_rule", "test"), 1)
-    told = {question.text: [4.0, 2.0, 0.0, 1.0], f"{question.text}\nlast": [1.0, 0.5, 0.0, 2.0]}
-
-    class Given(Retriever):
-        name, plans = "given", True
-
-        def scorer(self, ids, texts):
-            return lambda queries: np.array([told[query] for query in queries])
-
-    pool = Pool(rules.ids[:4], rules, "nl", (question,))
-    method = Searched.of(Local.of("tiny"), "nl", retriever=Given())
-    names, half = [str(rule) for rule in rules.ids[:4]], float(np.log(0.5))
-    first = method.find(pool, question, "", 16)
-    assert first == pytest.approx({names[0]: 0.0, names[1]: half, names[3]: 2 * half})
-    assert list(first) == [names[0], names[1], names[3]]
-    both = {names[0]: 0.0, names[3]: 0.0, names[1]: half}
-    assert method.find(pool, question, "earlier\nlast", 16) == pytest.approx(both)
-    assert list(method.find(pool, question, "last", 2)) == [names[0], names[3]]

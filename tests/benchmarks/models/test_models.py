@@ -18,15 +18,6 @@ ROOT = Path(__file__).parents[3]
 METHODS = ("dynarule", "srki", "kblam", "dynarule-plus")
 
 
-def test_what_was_measured_of_a_base_is_no_part_of_it(tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    before = fingerprint(tmp_path)
-    (tmp_path / "gates.json").write_text("[]")
-    assert fingerprint(tmp_path) == before
-    (tmp_path / "tokenizer.json").write_text("{}")
-    assert fingerprint(tmp_path) != before
-
-
 def test_a_large_base_that_differs_in_one_layer_is_another(tmp_path, monkeypatch):
     """A LoRA of the upper layers leaves what stands at both ends of the file as it was: embeddings and norms."""
     monkeypatch.setattr(models, "WHOLE_FILE", 1000)

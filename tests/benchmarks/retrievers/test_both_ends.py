@@ -107,11 +107,3 @@ def test_both_languages_and_words_in_other_forms():
     assert row[0] > row[2] and row[1] > row[2] > 0
     assert content("If A has 3 of the B, it will be so.") == ["has", "so", "has so"]
     assert (scorer(["the of and"])[0] == -np.inf).all()
-
-
-@pytest.mark.parametrize(
-    "odd", [{"levels": 0}, {"width": 0}, {"sharpness": 0.0}, {"power": -1.0}, {"floor": -1.0}]
-)
-def test_settings_that_cannot_be(odd):
-    with pytest.raises(ValueError, match="both ends needs levels >= 1"):
-        BothEnds(**odd)

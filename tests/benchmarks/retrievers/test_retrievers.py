@@ -133,14 +133,3 @@ def test_rrf_by_hand():
         1,
         3,
     ]
-
-
-def test_bad_parameters_are_named():
-    with pytest.raises(ValueError, match="unknown tokenizer 'awear'"):
-        BM25(tokenizer="awear")
-    with pytest.raises(ValueError, match=r"b=1\.5"):
-        BM25(b=1.5)
-    with pytest.raises(ValueError, match="at least two parts"):
-        RRF(parts=(BM25(),))
-    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
-        BM25().index(IDS, NL).search(["q"], 0)

@@ -161,14 +161,6 @@ def test_another_spec_in_the_folder_is_named(spec, workspace, tmp_path):
             run_spec(spec, workspace, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("change", "told"), [({"world_seed": 5}, "world_seed=5.*has 0"), ({"data": "0.0"}, r"data='0\.0'")]
-)
-def test_a_spec_of_other_data_is_refused(change, told, spec, workspace, tmp_path):
-    with pytest.raises(ValueError, match=told):
-        run_spec(dataclasses.replace(spec, **change), workspace, tmp_path)
-
-
 def test_two_processes_cannot_write_one_run(spec, workspace, tmp_path):
     folder = tmp_path / spec.run_id
     folder.mkdir()

@@ -61,17 +61,6 @@ def test_any_shards_in_any_order_end_with_the_same_results(whole, tmp_path, shar
     assert len(list(tmp_path.glob("*.html"))) == 1
 
 
-def test_a_part_of_more_than_there_are_runs_is_empty(tmp_path):
-    code, told = command(tmp_path, "--shard", "99/99")
-    assert code == 0 and "no runs here" in told and results(tmp_path) == {}
-
-
-@pytest.mark.parametrize("words", [["--shard", "0/2"], ["--shard", "x"], ["--shard", "1/2", "--ray", "auto"]])
-def test_what_is_no_shard_is_refused(tmp_path, words):
-    code, told = command(tmp_path, *words)
-    assert code == 2 and ("i/n" in told or "give one of them" in told)
-
-
 def test_tasks_of_a_cluster_run_in_folders_of_their_own_and_end_with_the_same_results(
     whole, tmp_path, monkeypatch
 ):
