@@ -131,4 +131,4 @@ def test_a_sliding_window_keeps_nothing(talks, wanted, monkeypatch):
 
     monkeypatch.setattr(dynarule, "growing_cache", sliding)
     assert turns(Local.of("tiny"), talks, most=2) == wanted[:2]
-    assert not local._kept_states("tiny")._latest
+    assert not local._kept_states("tiny", "")._latest

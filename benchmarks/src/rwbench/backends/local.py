@@ -1,8 +1,8 @@
 """Local models through transformers: batched, padded on the left, greedy unless a temperature is set.
 
 Questions on one pool share the rules before them, so the rules' keys and values are computed once, copied per batch,
-and only the questions are read anew. A row whose answer has ended leaves the batch, and the next line of a conversation
-goes on from the keys and values of the one before (`KeptStates`). The texts are those of reading every
+and only the questions are read anew; the next line of a conversation goes on from those of the one before
+(`KeptStates`). A row whose answer has ended leaves the batch. The texts are those of reading every
 prompt whole and alone (tests say so), but for near ties that other shapes round in another way.
 """
 
@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
-from itertools import dropwhile, takewhile
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
@@ -159,10 +159,9 @@ class Local(Backend):
         most = self.context_length
         fits = [most is None or len(row.ids) + decoding.max_new_tokens <= most for row in encodings]
         rows = [row for row, fit in zip(encodings, fits, strict=True) if fit]
-        alike = len({prompt.prefix for prompt in prompts}) == 1
-        written = iter([done for part in parts_of(rows) for done in self._answers(part, alike, decoding)])
+        written = iter([done for part in parts_of(rows) for done in self._answers(part, decoding)])
         if decoding.requests:
-            _kept_states(self.model).turn()
+            _kept_states(self.model, self.dtype).turn()
         # Who is not asked cost the others nothing: the time of counting its tokens is its own.
         idle = sum(spent for spent, fit in zip(reading, fits, strict=True) if not fit)
         share = (time.perf_counter() - start - idle) / max(len(rows), 1)
@@ -177,15 +176,8 @@ class Local(Backend):
 
     def _encode(self, prompt: Prompt) -> Row:
         tokenizer = load_tokenizer(base_folder(self.model))
-        asked, prefix = marked(tokenizer, prompt)
-        text, special = self._rendered(replace(prompt, text=asked))
-        ids = encoded(tokenizer, text, special)
-        place = text.find(asked)
-        head = _encode_prefix(self.model, text[: place + len(prefix)], special) if prompt.prefix else ()
-        # Tokens at the seam may join with the question's, so the prefix is what both really share; one token is left
-        # to be read with the question.
-        shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(head, ids, strict=False)))
-        return Row(ids, min(shared, len(ids) - 1), bool(prompt.begun))
+        text, special = self._rendered(replace(prompt, text=marked(tokenizer, prompt)))
+        return Row(encoded(tokenizer, text, special), bool(prompt.begun))
 
     def _rendered(self, prompt: Prompt) -> tuple[str, bool]:
         tokenizer = load_tokenizer(base_folder(self.model))
@@ -195,24 +187,16 @@ class Local(Backend):
             return opened + prompt.begun, False
         return prompt.text + prompt.begun, True
 
-    def _answers(
-        self, rows: Sequence[Row], alike: bool, decoding: Decoding
-    ) -> list[tuple[str, str, bool, int]]:
+    def _answers(self, rows: Sequence[Row], decoding: Decoding) -> list[tuple[str, str, bool, int]]:
         """Return text, the text with its special tokens, whether it ended by itself, and its tokens, of each row."""
         import torch
 
         from dynarule import growing_cache
 
         model, tokenizer = load(self.model, self.dtype)
-        cache, shared = growing_cache(model), min(row.shared for row in rows)
-        alike = alike and cache is not None and all(row.ids[:shared] == rows[0].ids[:shared] for row in rows)
-        # Who asks for rules writes on below them: what was read and written is not read again.
-        known = _kept_states(self.model).fill(cache, rows) if decoding.requests and cache is not None else []
-        if not known and alike and shared:
-            cache = copy.deepcopy(_prefix_cache(self.model, self.dtype, tuple(rows[0].ids[:shared])))
-            cache.batch_repeat_interleave(len(rows))
-            known = [shared] * len(rows)
-        known = known or [0] * len(rows)
+        cache, known = growing_cache(model), [0] * len(rows)
+        if cache is not None:  # what was read and written is not read again
+            known = _kept_states(self.model, self.dtype).fill(model, cache, rows, decoding.requests)
         head, longest = max(known), max(len(row.ids) - n for row, n in zip(rows, known, strict=True))
         pad = _pad_id(tokenizer)
         padded, mask = [], []
@@ -268,7 +252,7 @@ class Local(Backend):
             if decoding.requests and (cache := options.get("past_key_values")) is not None:
                 for at in range(len(going)):
                     if at not in stay:
-                        _kept_states(self.model).keep(cache, at, ids_BT[at], mask_BT[at])
+                        _kept_states(self.model, self.dtype).keep(cache, at, ids_BT[at], mask_BT[at])
             if stay and len(stay) < len(going):
                 stay_B = torch.tensor(stay, dtype=torch.long, device=model.device)
                 ids_BT, mask_BT = ids_BT[stay_B], mask_BT[stay_B]
@@ -297,8 +281,8 @@ def _pad_id(tokenizer: Any) -> int:
 
 
 @lru_cache(maxsize=1)
-def _kept_states(name: str) -> KeptStates:
-    """Return what a model's latest conversations have kept."""
+def _kept_states(name: str, dtype: str) -> KeptStates:
+    """Return what a model's latest batches have kept."""
     return KeptStates()
 
 
@@ -367,29 +351,3 @@ def end_ids(name: str, dtype: str = "") -> set[int]:
     ends = model.generation_config.eos_token_id
     listed = ends if isinstance(ends, list) else [ends]
     return {token for token in (*listed, tokenizer.eos_token_id) if token is not None}
-
-
-@lru_cache(maxsize=4)
-def _encode_prefix(name: str, text: str, special: bool) -> tuple[int, ...]:
-    from dynarule.tokenizer import encode_marked
-
-    return tuple(encode_marked(load_tokenizer(base_folder(name)), text, special))
-
-
-@lru_cache(maxsize=1)
-def _prefix_cache(name: str, dtype: str, tokens: tuple[int, ...]) -> Any:
-    """Return the keys and values of a prefix, one row."""
-    import torch
-
-    from dynarule import growing_cache
-
-    model = load(name, dtype)[0]
-    cache = growing_cache(model)
-    with torch.no_grad():
-        model(
-            torch.tensor([tokens], device=model.device),
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-    return cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -18,10 +18,9 @@ MARK = "["
 
 
 class Row(NamedTuple):
-    """A prompt's tokens, how many of them are the shared prefix, and whether the answer's beginning is among them."""
+    """A prompt's tokens, and whether the answer's beginning is among them."""
 
     ids: list[int]
-    shared: int
     begun: bool
 
 
@@ -53,14 +52,12 @@ def encoded(tokenizer: Any, text: str, special: bool) -> list[int]:
     return longer if tokenizer.decode([last]) == MARK else ids
 
 
-def marked(tokenizer: Any, prompt: Prompt) -> tuple[str, str]:
-    """Return a prompt's text and prefix, with marks where what was filled into the template spells control tokens."""
+def marked(tokenizer: Any, prompt: Prompt) -> str:
+    """Return a prompt's text, with marks where what was filled into the template spells control tokens."""
     from dynarule.tokenizer import as_text
 
     parts = prompt.parts if "".join(prompt.parts) == prompt.text else ("", prompt.text)
-    texts = [as_text(tokenizer, part) if at % 2 else part for at, part in enumerate(parts)]
-    ends = dict(zip(accumulate(map(len, parts)), accumulate(texts), strict=True))
-    return "".join(texts), ends.get(len(prompt.prefix)) or as_text(tokenizer, prompt.prefix)
+    return "".join(as_text(tokenizer, part) if at % 2 else part for at, part in enumerate(parts))
 
 
 def as_written(tokenizer: Any, tokens: list[int], text: str) -> str:

@@ -39,14 +39,13 @@ _FIELD = re.compile(r"\{(rules|question|thoughts|history)\}")
 
 @dataclass(frozen=True)
 class Prompt:
-    """One prompt: the whole text, and the beginning of it that other questions on the same pool share.
+    """One prompt: the whole text.
 
     ``begun`` is what the model has written of its answer and is to continue. ``parts`` are the words of the template
     and what was filled in, in turn: only the former may hold control tokens of a model.
     """
 
     text: str
-    prefix: str = ""
     begun: str = ""
     parts: tuple[str, ...] = field(default=(), compare=False)
 
@@ -121,10 +120,8 @@ class Template:
                 f"{', '.join(self.sections)}"
             )
         values = {"question": question, "rules": self.separator.join(rules), **fields}
-        # The prefix ends where the first thing that differs between questions begins.
-        head = re.split(r"\{(?:question|thoughts|history)\}", text, maxsplit=1)[0]
         parts = _fill(text, values)
-        return Prompt("".join(parts), "".join(_fill(head, values)), parts=parts)
+        return Prompt("".join(parts), parts=parts)
 
     def clean(self, output: str) -> str:
         """Return a model's output without the marks of its own format."""
