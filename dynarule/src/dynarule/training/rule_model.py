@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from .whitening import fold, whiten
 class RuleModel(nn.Module):
     """What the trainer trains: adapter and rows of ``<search>``, in fp32, which small learning rates need.
 
-    Parameters of the base are frozen, and left out of checkpoints.
+    The base is frozen, and no part of it: checkpoints hold what is trained alone.
     """
 
     def __init__(
@@ -53,16 +53,20 @@ class RuleModel(nn.Module):
                 "a base in bf16, or one that is quantised by its weights alone, such as torchao's Int8WeightOnlyConfig "
                 "(or bitsandbytes' 4 bits, which on a CPU must be loaded anew after they have answered)"
             )
-        # Before the base, which holds it: names begin with adapter.
         self.adapter = adapter.float().requires_grad_(False)
         self.search = nn.ParameterList(search_rows)
         for row in self.search:
             row.data = row.data.float()
             row.requires_grad_(True)
-        self.base, self.recipe, self.bank = base, recipe, bank
+        self.recipe, self.bank = recipe, bank
+        self._base: list[Any] = [base]  # in a list, so that it does not become a part of this module
         if recipe.embedding == "full":
-            for matrix in (base.get_input_embeddings(), base.get_output_embeddings()):  # type: ignore[operator]
-                matrix.weight.requires_grad_(True)
+            both = base.get_input_embeddings(), base.get_output_embeddings()  # type: ignore[operator]
+            self.matrices = nn.ParameterList(
+                dict.fromkeys(matrix.weight for matrix in both)
+            )  # one where they are tied
+            for matrix in self.matrices:
+                matrix.requires_grad_(True)
         self.projections = list(adapter.projections().values())
         for projection in self.projections:
             for parameter in projection.trained_to_read():
@@ -74,32 +78,22 @@ class RuleModel(nn.Module):
             adapter, recipe.pool_queries == "prompt", recipe.stage == 1, recipe.negatives == "pool", steps
         )
 
+    @property
+    def base(self) -> Any:
+        """The model that reads the rules."""
+        return self._base[0]
+
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode, of the base too, which checkpoints its layers in training alone."""
+        self.base.train(mode)
+        return super().train(mode)
+
     @contextmanager
     def attached(self) -> Iterator[None]:
         """Keep hooks on the base through forward and backward, which recomputes layers under checkpointing."""
         with attach(self.base, self.memory):
             yield
         fold(self.projections)
-
-    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what is trained, without the frozen base."""
-        trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
-        prefix = kwargs.get("prefix", "")
-        state = super().state_dict(*args, **kwargs)
-        return {name: value for name, value in state.items() if name.removeprefix(prefix) in trained}
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> Any:
-        """Load what `state_dict` returned."""
-        expected, given = set(self.state_dict()), set(state_dict)
-        if strict and expected != given:
-            raise ValueError(
-                f"the checkpoint lacks {sorted(expected - given)} and has unknown {sorted(given - expected)}"
-            )
-        result = super().load_state_dict(state_dict, strict=False, assign=assign)
-        result.missing_keys.clear()  # the frozen base
-        return result
 
     def forward(
         self,

@@ -26,7 +26,7 @@ class _White(nn.Module):
     def __init__(self, white_PP: Tensor) -> None:
         super().__init__()
         self.white_PP: Tensor
-        self.register_buffer("white_PP", white_PP)
+        self.register_buffer("white_PP", white_PP, persistent=False)  # of the bank, no part of a checkpoint
 
     def forward(self, trained: Tensor) -> Tensor:
         return trained @ self.white_PP
