@@ -295,3 +295,30 @@ def test_whoever_went_away_is_not_answered(served):
     finished = threading.Event()
     engine.submit(Request("bank", "w2", max_tokens=1, done=lambda answer: finished.set()))
     assert finished.wait(30) and done == []
+
+
+def test_who_asks_again_at_once_is_answered_with_the_others(served, monkeypatch):
+    monkeypatch.setattr("dynarule.serve.engine.REJOIN_SHARE", 1e9)
+    monkeypatch.setattr("dynarule.serve.engine.REJOIN_SECONDS", 30)
+    engine, sizes = served[0], []
+    answer, held = engine._answer, threading.Event()
+    engine._answer = lambda batch: (sizes.append(len(batch)), answer(batch))
+    threading.Thread(target=lambda: engine.run(held.wait), daemon=True).start()
+
+    def user():
+        for _ in range(3):
+            finished = threading.Event()
+            engine.submit(
+                Request("bank", "w1", max_tokens=1, done=lambda _, finished=finished: finished.set())
+            )
+            assert finished.wait(30)
+
+    users = [threading.Thread(target=user) for _ in range(3)]
+    for thread in users:
+        thread.start()
+    while len(engine._waiting) < 3:
+        time.sleep(0.01)
+    held.set()
+    for thread in users:
+        thread.join()
+    assert sizes == [3, 3, 3]

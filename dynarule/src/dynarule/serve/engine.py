@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ from ..bank.storage import changed_bank, is_bank
 from ..generation import Generation, Prompt, encode_prompt, generate, rule_memory
 from ..memory.serving import Retrieval, one_a_step
 from ..tokenizer import control_tokens
+
+REJOIN_SHARE, REJOIN_SECONDS = 0.1, 0.1
+"""How long the next batch waits for as many as were answered or waited: share of the last one's time, and at most."""
 
 
 @dataclass
@@ -237,9 +242,12 @@ class Engine:
         self._thread.join()
 
     def _work(self) -> None:
+        expected, until = 1, 0.0
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._jobs or self._waiting or self._closed)
+                # who was answered together asks again at once, but not in the same moment
+                self._wake.wait_for(partial(self._has, expected), max(0.0, until - time.monotonic()))
                 if self._closed:
                     return
                 job = self._jobs.popleft() if self._jobs else None
@@ -247,7 +255,13 @@ class Engine:
             if job:
                 job()
             elif batch:
+                begun = time.monotonic()
                 self._answer(batch)
+                expected, end = min(len(batch) + len(self._waiting), self.batch_size), time.monotonic()
+                until = end + min(REJOIN_SHARE * (end - begun), REJOIN_SECONDS)
+
+    def _has(self, count: int) -> bool:
+        return len(self._waiting) >= count or bool(self._jobs) or self._closed
 
     def _next_batch(self) -> list[Request]:
         """Take the request that waited longest, and others that can be answered with it."""
