@@ -316,7 +316,8 @@ class TokenMemory(PlusMemory):
             if allowed_BM is not None:
                 scores = {at: score for at, score in scores.items() if allowed_BM[row, at]}
             self._results[row] = result = SearchResult(scores, list(scores))
-            self._trace(self.layer, [row], number, [result.read], [list(scores.values())])
+            step = int(self._first_step_B[row]) + number if number else 0
+            self.trace.append(self.retrieval(row, step, self.layer, result.read, [*scores.values()]))
 
     def _of_row(self, row: int) -> list[WeightedText]:
         """Weigh a row's rules: reading alone cannot know which of several that look alike was meant, and finding does.
