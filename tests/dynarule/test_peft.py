@@ -660,6 +660,7 @@ WORKS = {
     "num_return_sequences": lambda c: c.ask(do_sample=True, top_k=1, num_return_sequences=2)[1:],
     "left padding": padded,
     "streamer": streamed,
+    "all under inference_mode": lambda c: torch.inference_mode()(c.ask)(),
     "scores": with_scores,
     "pipeline": lambda c: piped(c, c.tuned(), batch_size=2),
     "pipeline of the base": lambda c: piped(c, c.tuned().get_base_model()),
@@ -695,6 +696,9 @@ REFUSED = {
     "call attach and the model in one thread": lambda c: attached_call(c, lambda m: streamed_elsewhere(c, m)),
     "attached cannot be copied or pickled": lambda c: attached_call(c, copy.deepcopy),
     "leave the block of `attach` first": lambda c: attached_call(c, pickle.dumps),
+    "was set to 'eager', which reads no rules": lambda c: attached_call(
+        c, lambda m: m.set_attn_implementation("eager") or m(IDS)
+    ),
     "needs input_ids": lambda c: attached_call(c, lambda m: m(inputs_embeds=torch.zeros(1, 2, 48))),
     "output_attentions=True is not supported with rules": lambda c: c.ask(
         return_dict_in_generate=True, output_attentions=True

@@ -20,7 +20,7 @@ from torch import Tensor
 from .clauses import split_rule
 from .embedding_cache import Encode, embed, unique_texts
 from .encoders import PREMISE_KEYS, key_texts
-from .index import best_rules
+from .index import best_rules, version_of
 from .rows import SharedRows, check_embeddings, used_rows
 from .sources import Rules, check_rules, listed, make_rules, read_rules
 
@@ -260,7 +260,7 @@ class RuleBank:
     def inverse_scale(self, projection: RuleProjection) -> Tensor:
         """Return 1 / sigma of every rule in a layer, fp32 (M,); computed again only for changed rules."""
         weight, bias = projection.k.weight, projection.k.bias
-        weights = (weight._version, bias._version, weight.data_ptr(), bias.data_ptr())
+        weights = (version_of(weight), version_of(bias), weight.data_ptr(), bias.data_ptr())
         kept_weights, version, scale_M = self._scales.get(projection, ((), -1, torch.empty(0)))
         if kept_weights != weights or scale_M.device != self.device:
             scale_M = projection.inverse_scale(self.keys.different)[self.keys.every()]

@@ -62,3 +62,8 @@ def rule_scores(
             yield start, dots_BU[:, bank.keys.at(rules_N)] * scale_N
         else:
             yield start, encoder_scores(direction_BP, offset_B, keys_UP[start : start + tile], scale_N)
+
+
+def version_of(weight: Tensor) -> int:
+    """Return what changes with a weight; those that were made under ``inference_mode`` stay as they are."""
+    return 0 if weight.is_inference() else weight._version

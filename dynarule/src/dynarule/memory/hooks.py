@@ -128,6 +128,11 @@ def _note_tokens(memory: LayerMemory) -> Any:
         input_ids = args[0] if args else kwargs.get("input_ids")
         if input_ids is None:
             raise ValueError("a rule memory needs input_ids: <search> cannot be seen in inputs_embeds")
+        if module.config._attn_implementation not in NAMES.values():
+            raise ValueError(
+                f"the attention was set to {module.config._attn_implementation!r}, which reads no rules; set it before "
+                "the block of `attach`"
+            )
         if kwargs.get("output_attentions") or module.config.output_attentions:
             raise ValueError(
                 "output_attentions=True is not supported with rules, whose attention weights are not kept; leave it "

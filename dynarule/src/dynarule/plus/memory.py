@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import AttendedRules, RuleTokens
-from ..bank.index import rule_scores
+from ..bank.index import rule_scores, version_of
 from ..kernels import largest
 from ..memory.serving import Kept, Retrieval, RuleMemory, real_tokens
 from .config import PlusConfig, PlusProjection
@@ -211,7 +211,7 @@ class PlusMemory(RuleMemory):
         bank, layer = self.bank, self.config.confidence_layer
         ahead = None if layer is None else getattr(self.adapter[layer], "lookahead", None)
         weights = () if ahead is None else (ahead.weight, ahead.link.weight, ahead.link.bias)
-        state = bank.version, *(weight._version for weight in weights)
+        state = bank.version, *map(version_of, weights)
         if self._tables_made is None or self._tables_made[0] != state:
             every = torch.arange(len(bank), device=bank.device)
             sides = [
