@@ -163,14 +163,7 @@ def test_a_bank_shrunk_below_k_for_some_rows_is_refused(ready, bank):
         return scores
 
     with pytest.raises(ValueError, match="keep different numbers of rules; keep at least top_k rules"):
-        generate(
-            model,
-            tokenizer,
-            live,
-            ["w11 w12", "w13 w14"],
-            max_new_tokens=5,
-            logits_processor=[process],
-        )
+        generate(model, tokenizer, live, ["w11 w12", "w13 w14"], logits_processor=[process])
     assert model.config._attn_implementation == "sdpa"
 
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from dynarule.generation import PlainText, encode_prompt
 from dynarule.memory.refusal import says, support_curve
-from transformers import GenerationConfig
 
 from dynarule import (
     RuleAdapter,
@@ -218,29 +217,6 @@ def test_messages_go_through_the_chat_template(bank, ready, tiny_tokenizer):
 def test_what_the_memory_cannot_follow_is_refused(option, ask):
     with pytest.raises(ValueError, match=next(iter(option))):
         ask(PROMPTS, **option)
-
-
-@pytest.mark.parametrize("said", ["config", "position", "model"])
-@torch.no_grad()
-def test_the_model_s_own_generate_refuses_the_same_while_attached(said, bank, ready):
-    """As an argument, too: `test_peft` has more of them."""
-    model, _, adapter = ready()
-    ids, beams = torch.tensor([[11, 12, 13]]), GenerationConfig(num_beams=3)
-    args, options = (ids,), {"max_new_tokens": 2, "do_sample": False}
-    if said == "config":
-        options["generation_config"] = beams
-    elif said == "position":
-        args = (ids, beams)
-    else:
-        model.generation_config = beams
-        options["generation_config"] = GenerationConfig()  # says nothing, so the model's counts
-    with (
-        attach(model, RuleMemory(adapter, bank, SEARCH)),
-        pytest.raises(ValueError, match=r"num_beams=.* not supported with rules"),
-    ):
-        model.generate(*args, **options)
-    assert model.generate.__func__ is type(model).generate
-    model.generate(*args, **options)
 
 
 def test_what_is_no_single_question_of_a_user_is_refused(tiny_tokenizer):

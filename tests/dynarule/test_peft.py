@@ -29,6 +29,7 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
     DynamicCache,
+    GenerationConfig,
     TextIteratorStreamer,
     pipeline,
 )
@@ -636,6 +637,16 @@ def lora(cell):
     return get_peft_model(cell.base(), LoraConfig(target_modules=["q_proj"]))
 
 
+def configured(cell, *, model):
+    """Ask by position, of a configuration, or let the model's own count."""
+    tuned, beams = cell.tuned(), GenerationConfig(num_beams=3)
+    base = tuned.get_base_model()
+    if model:
+        base.generation_config, beams = beams, GenerationConfig()
+    with attach(tuned, RuleMemory(tuned, cell.bank, SEARCH)):
+        base.generate(torch.tensor([[11, 12, 13]]), beams, max_new_tokens=2)
+
+
 class Switching:
     """Asks after the active adapter was changed."""
 
@@ -689,6 +700,8 @@ REFUSED = {
     "has a PEFT method already": lambda c: c.tuned(lora(c).get_base_model()),
     "has a PEFT method .* unload": lambda c: c.tuned(c.tuned()),
     "num_beams=3 is not": lambda c: (m := c.tuned()) and c.ask(m, asked=m.get_base_model(), num_beams=3),
+    "num_beams=3 .* not supported with rules": lambda c: configured(c, model=False),
+    "num_beams=3 is not supported with": lambda c: configured(c, model=True),
     "a StaticCache is not supported": lambda c: c.ask(cache_implementation="static"),
     "past_key_values holds an earlier turn": lambda c: continued(c, within=True),
     "the cache goes on with 1 rows": lambda c: continued(c, within=False),

@@ -125,14 +125,6 @@ def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model,
                 assert got == pytest.approx(2 * expected, abs=1e-4)
 
 
-def test_words_are_those_of_the_bank_as_it_is(rules):
-    bank, text, other = bank_of(rules[:6]), SearchText("w10 w12 w14", "", "w11 w18"), bank_of(rules)
-    before, stemmed = words_of(bank), words_of(bank, "english")
-    assert words_of(bank) is before is not stemmed and words_of(bank, "english") is stemmed
-    bank.add(RuleBank(other.keys_MP[6:], other.values_MP[6:], other.ids[6:], rules[6:]))
-    torch.testing.assert_close(words_of(bank).begun(text), words_of(other).begun(text))
-
-
 def test_words_are_those_of_the_rules_however_a_bank_keeps_them(rules):
     """Rules that share an embedding, each with its own, after others were removed, and from a file."""
     pairs = [(at // 2, -at % 6) for at in range(12)]
@@ -148,6 +140,7 @@ def test_words_are_those_of_the_rules_however_a_bank_keeps_them(rules):
     ]
     for bank in (shared, other):
         torch.testing.assert_close(words_of(bank).begun(search), torch.tensor(expected))
+        assert words_of(bank) is words_of(bank) is not words_of(bank, "english")
     fresh = words_of(bank_of(texts[:5])).begun(search)
     for bank in (shared, other):
         bank.remove(bank.ids[5:])
