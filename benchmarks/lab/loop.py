@@ -1,16 +1,16 @@
 """The loop of a training: steps, a log, and a checkpoint from which a training that was killed goes on.
 
-A checkpoint is one safetensors file, whole or not written, with its state as JSON in it. Every minute a line of
+A checkpoint is one file, whole or not written. Every minute a line of
 ``OUT/log.jsonl`` has the loss by kind of answer, the share of answers of which every token was the likeliest, tokens a
 second of computing time, and the hours left.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,39 +18,48 @@ from typing import Any
 import torch
 from ruleworld_data.io import write_whole
 from rwbench.run.folder import exclusive
-from safetensors import safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 SAVE_SECONDS, LOG_SECONDS = 120.0, 60.0
-STATE = "state.safetensors"
-
-Optimizers = Sequence[torch.optim.Optimizer]
+STATE = "state.pt"
 Told = dict[str, list[tuple[float, bool]]]  # kind -> loss of each answer, and whether all of it was right
 
 
 class Training:
     """A model in training, which its folder's checkpoint decides; a kill costs two minutes.
 
-    A subclass has ``weights`` and ``optimizers``; ``step()`` trains a little, counts it in ``at`` (JSON) and returns
+    A subclass has ``weights`` and an ``optimizer``; ``step()`` trains a little, counts it in ``at`` (JSON) and returns
     `Told`; ``done`` is the part that lies behind, and ``write(folder)`` writes the model.
     """
 
     weights: dict[str, Tensor]
-    optimizers: Optimizers
+    optimizer: torch.optim.Optimizer
 
     def __init__(self, recipe: Any, out: Path, **at: Any) -> None:
         self.recipe, self.out = recipe, out
         self.at: dict[str, Any] = {"step": 0, "tokens": 0, "seconds": 0.0} | at
 
     def resume(self) -> None:
-        """Go to the folder's checkpoint, if there is one."""
-        if (self.out / STATE).is_file():
-            self.at = read_checkpoint(self.out / STATE, self.weights, self.optimizers, asdict(self.recipe))
+        """Go to the folder's checkpoint, if there is one; a ValueError if it is of another recipe."""
+        path = self.out / STATE
+        if not path.is_file():
+            return
+        state = torch.load(path, weights_only=True)
+        if state["recipe"] != json.dumps(asdict(self.recipe)):
+            raise ValueError(f"{path} is of another recipe; give another --out, or delete {self.out}")
+        with torch.no_grad():
+            for name, weight in self.weights.items():
+                weight.copy_(state["weights"][name])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.at = state["at"]
 
     def save(self) -> None:
         """Write a checkpoint."""
-        write_checkpoint(self.out / STATE, self.weights, self.optimizers, asdict(self.recipe), self.at)
+        weights = {name: weight.detach() for name, weight in self.weights.items()}
+        state = {"recipe": json.dumps(asdict(self.recipe)), "at": self.at, "weights": weights}
+        body = io.BytesIO()
+        torch.save(state | {"optimizer": self.optimizer.state_dict()}, body)
+        write_whole(self.out / STATE, body.getvalue())
 
     def run(self) -> None:
         """Train from the folder's checkpoint to the end, and write ``model``."""
@@ -87,34 +96,3 @@ class Training:
         print(line, flush=True)
         with (self.out / "log.jsonl").open("a", encoding="utf-8") as log:
             log.write(line + "\n")
-
-
-def write_checkpoint(
-    path: Path, weights: Mapping[str, Tensor], optimizers: Optimizers, recipe: Any, state: Any
-) -> None:
-    """Write weights, what optimizers remember of them, and JSON values: whose training it is, and where it stands."""
-    tensors = {f"weights/{name}": weight.detach() for name, weight in weights.items()}
-    for i, optimizer in enumerate(optimizers):
-        for number, moments in optimizer.state_dict()["state"].items():
-            tensors |= {f"{i}/{number}/{name}": torch.as_tensor(value) for name, value in moments.items()}
-    values = {"recipe": json.dumps(recipe), "state": json.dumps(state)}
-    write_whole(path, save({name: value.cpu().contiguous() for name, value in tensors.items()}, values))
-
-
-@torch.no_grad()
-def read_checkpoint(path: Path, weights: Mapping[str, Tensor], optimizers: Optimizers, recipe: Any) -> Any:
-    """Take up weights and optimizers, and return where the training stands; a ValueError if it is of another recipe."""
-    moments: list[dict[int, dict[str, Tensor]]] = [defaultdict(dict) for _ in optimizers]
-    with safe_open(path, framework="pt") as file:
-        if file.metadata()["recipe"] != json.dumps(recipe):
-            raise ValueError(f"{path} is of another recipe; give another --out, or delete {path.parent}")
-        for key in file.keys():  # noqa: SIM118 (no mapping)
-            part, _, rest = key.partition("/")
-            if part == "weights":
-                weights[rest].copy_(file.get_tensor(key))
-            else:
-                number, _, name = rest.partition("/")
-                moments[int(part)][int(number)][name] = file.get_tensor(key)
-        for optimizer, own in zip(optimizers, moments, strict=True):
-            optimizer.load_state_dict(optimizer.state_dict() | {"state": own})
-        return json.loads(file.metadata()["state"])

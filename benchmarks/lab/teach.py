@@ -102,8 +102,7 @@ class Teaching(Training):
         }
         if recipe.begin is not None:
             self.take(load_file(Path(recipe.begin) / WEIGHTS))
-        adam = torch.optim.AdamW([*self.weights.values()], betas=(0.9, 0.98), weight_decay=0.0)
-        self.optimizers = [adam]
+        self.optimizer = torch.optim.AdamW([*self.weights.values()], betas=(0.9, 0.98), weight_decay=0.0)
         self.join()
 
     @property
@@ -126,7 +125,7 @@ class Teaching(Training):
 
     def step(self) -> Told:
         """Train on one batch of trees; kinds of answers are ingredients."""
-        recipe, at, (optimizer,) = self.recipe, self.at, self.optimizers
+        recipe, at, optimizer = self.recipe, self.at, self.optimizer
         trees = draw_trees(self.writer, str(recipe.seed), at["step"], recipe.ingredients, recipe.step_tokens)
         count = sum(sum(branch.wanted) for tree in trees for branch in tree.branches)
         told = defaultdict(list)

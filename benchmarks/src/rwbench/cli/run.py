@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shlex
 import sys
@@ -234,17 +233,8 @@ def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int, ray: str) -
     if ray:
         run_on_cluster(plans, source, ray)  # what follows finds all of them finished
     left = 0 if ray else sum(plan.left for plan in plans)
-    log = logging.getLogger("rwbench")
-    log.setLevel(logging.INFO)
-    handler = logging.Handler()
     with Progress("samples", left) as progress:
-        # Log messages stand above the bar.
-        handler.emit = lambda record: progress.note(record.getMessage())  # type: ignore[method-assign]
-        log.addHandler(handler)
-        try:
-            results = run_all(plans, source, jobs, progress)
-        finally:
-            log.removeHandler(handler)
+        results = run_all(plans, source, jobs, progress)
     if left:
         used = os.times()  # of this process and those that it started
         seconds = used.user + used.system + used.children_user + used.children_system

@@ -35,7 +35,7 @@ class Condition:
     prompt: Tensor  # (1, T) tokens
     attached: Callable[[], AbstractContextManager[Any]] = nullcontext  # in it the model is the method's
     searches: bool = False  # whether it has a <search> token to time
-    facts: dict[str, Any] = field(default_factory=dict)  # index and bytes per rule
+    facts: dict[str, Any] = field(default_factory=dict)  # such as bytes per rule
     cold: Callable[[], Condition] | None = None  # the same with no rule read before
     times: defaultdict[str, list[Seconds]] = field(
         default_factory=lambda: defaultdict(list)
@@ -155,7 +155,7 @@ def _dynarule(settings: Settings, model: Any, prompt: Tensor, bank: RuleBank) ->
     torch.manual_seed(settings.seed)
     adapter = RuleAdapter(model, config).requires_grad_(False)
     memory = RuleMemory(adapter, bank, shape.search_token)
-    facts: dict[str, Any] = {"index": "exact", "bytes_per_rule": {}}
+    facts: dict[str, Any] = {"bytes_per_rule": {}}
     if count:
         scales = sum(bank.inverse_scale(adapter[layer]).nbytes for layer in range(adapter.num_layers))
         facts["bytes_per_rule"] = {"embeddings": _bytes_per_rule(bank), "1/sigma": scales / count}

@@ -39,8 +39,6 @@ def _row(cell: dict[str, Any]) -> list[str]:
     name, rules = METHODS[cell["method"]], f"{cell['rules']:,}"
     if cell["status"] != "ok":
         return [name, rules, cell["note"], *[""] * (len(HEAD) - 3)]
-    if cell.get("index", "exact") != "exact":
-        name += f" ({cell['index']})"
     ttft, decode, search = (
         f"{cell[f'{key}_ms']['median']:,.1f}" if f"{key}_ms" in cell else "-"
         for key in ("ttft", "decode", "search")

@@ -29,12 +29,12 @@ class Progress:
         self, unit: str, total: int = 0, *, quiet: bool = False, stream: TextIO | None = None
     ) -> None:
         self.failed = 0
-        self._stream = stream or sys.stderr
-        live = self._stream.isatty()
+        stream = stream or sys.stderr
+        live = stream.isatty()
         self._bar = tqdm(
             total=total or None,
             unit=f" {unit}" if unit else "",
-            file=self._stream,
+            file=stream,
             disable=quiet,
             mininterval=0.1 if live else PLAIN_SECONDS,
             maxinterval=10 if live else PLAIN_SECONDS,
@@ -68,8 +68,3 @@ class Progress:
             self._bar.reset(total)
             self._bar.set_description(name, refresh=False)
         self.update(done, total)
-
-    def note(self, text: str) -> None:
-        """Print a line of its own, above the bar."""
-        if not self._bar.disable:
-            tqdm.write(text, file=self._stream)
