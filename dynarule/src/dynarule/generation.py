@@ -186,7 +186,8 @@ _GREEDY = {"temperature": None, "top_p": None, "top_k": None}
 
 
 _HEADER = re.compile(r"\[\s*Step\s*(?!1\s*\])\d[\d\s]*\]$")
-_HEADER_TOKENS = 16
+"""A header behind which ``<search>`` stands, as decoding writes it: digits may be tokens with blanks between them."""
+_HEADER_TOKENS = 16  # of the text's end that is looked at for one
 
 
 class _Searches:

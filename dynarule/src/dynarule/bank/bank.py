@@ -132,6 +132,7 @@ class RuleBank:
         keys_UP, key_rows = used_rows(rows_NP, key_rows_M)
         values_VP, value_rows = used_rows(rows_NP, value_rows_M)
         bank = cls(keys_UP, values_VP, made.ids, made.texts, name, value_rows, key_rows)
+        # Without premises of an owner's own none are noted: conclusions of a table alone are values, no more.
         for text, premise, conclusion in zip(made.texts, premises, made.conclusions, strict=False):
             found = split_rule(text)
             if (parts := (premise or found.premise, conclusion)) != found[:2]:

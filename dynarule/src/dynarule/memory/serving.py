@@ -210,7 +210,10 @@ class RuleMemory(LayerMemory):
         return projection.heads(key_BKF).contiguous(), projection.heads(value_BKF).contiguous()
 
     def _find(self, layer: int, query_BHD: Tensor | None, has_B: Tensor | None, number: int) -> Tensor:
-        """Return the best K rules of the rows that search, (B, K), and trace them; without a K all of them, (1, K)."""
+        """Return the best K rules (TopK, equation 3) of the rows that search, (B, K), and trace them.
+
+        Without a K all rules, (1, M).
+        """
         config = self.config
         if config.shares(layer):
             return self._chosen[number]

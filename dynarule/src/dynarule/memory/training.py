@@ -226,7 +226,7 @@ class TrainingMemory(LayerMemory):
 
 
 def step_queries(query_BHTD: Tensor, question_BT: Tensor, search_BS: Tensor) -> Tensor:
-    """Return each step's query, (B, 1 + S, H, D): the question's mean, then each ``<search>`` token's.
+    """Return each step's query of equation 4, (B, 1 + S, H, D): the question's mean, then each ``<search>`` token's.
 
     Rows of missing steps (-1 in ``search_BS``) hold another token's query; such steps have no positives.
     """
@@ -249,7 +249,7 @@ def pool_scores(projection: RuleProjection, query_BHD: Tensor, keys_MP: Tensor) 
 
 @torch.no_grad()
 def keep_top(scores_BM: Tensor, top_k: int | None, gold_BSG: Tensor | None = None) -> Tensor:
-    """Return the K pool rows each batch row keeps, best first: (B, K).
+    """Return the K pool rows each batch row keeps, best first: (B, K), equation 3.
 
     With gold rules (KeepDim) they are kept whatever their scores, and as many of the lowest-scored others are dropped.
     A rule that is gold in several steps takes one place.

@@ -126,5 +126,6 @@ class RuleModel(nn.Module):
                 scores_BSK, gold_BSK = scores.sequence_BK[:, None], scores.gold_BK[:, None]
             if self.recipe.retrieves:
                 out["retrieval"] = stacked_step_loss(scores_BSK, gold_BSK, self.recipe.temperature)
+        # Equation 5.
         out["loss"] = lm + self.recipe.retrieval_weight * out["retrieval"]
         return out
