@@ -274,6 +274,7 @@ KEY = PLACE.format(1, "k.weight")
         ({ROW: None}, "lm_head.*trainable_tokens_delta"),
         ({PLACE.format(1, "v.bias"): torch.full((48,), math.nan)}, r"v\.bias of layer 1 is not finite"),
         ({PLACE.format(1, "v.bias"): torch.full((48,), math.inf)}, r"v\.bias of layer 1 is not finite"),
+        ({ROW: torch.full((1, 48), math.nan)}, r"lm_head\.token_adapter.* is not finite"),
     ],
 )
 def test_unknown_missing_misshapen_and_infinite_tensors_are_named(changes, message, folder, tiny_model):

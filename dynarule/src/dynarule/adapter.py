@@ -256,7 +256,10 @@ class RuleAdapter(nn.Module):
         """
         if self.config.trainable_token_indices is None:
             self._add_rows(token_rows(self.model, row), token)
-        return [rows for name, rows in self.model.named_parameters() if f"tokens_delta.{self.name}" in name]
+        return [rows for name, rows in self.model.named_parameters() if self._is_row(name)]
+
+    def _is_row(self, parameter: str) -> bool:
+        return f"tokens_delta.{self.name}" in parameter
 
     def _add_rows(self, rows: Any, token: str | None) -> None:
         config = self.config
@@ -301,13 +304,17 @@ class RuleAdapter(nn.Module):
 
     def check_finite(self) -> None:
         """Raise ValueError if a weight is NaN or infinite: answers would be noise, and nothing would say so."""
-        for layer, projection in self._projections.items():
-            for name, value in projection.named_parameters():
-                if not bool(value.isfinite().all()):
-                    raise ValueError(
-                        f"the adapter's {name} of layer {layer} is not finite (NaN, infinity); copy it again, or train "
-                        "it with a lower learning rate"
-                    )
+        weights = {
+            f"{name} of layer {layer}": value
+            for layer, projection in self._projections.items()
+            for name, value in projection.named_parameters()
+        } | {name: value for name, value in self.model.named_parameters() if self._is_row(name)}
+        for name, value in weights.items():
+            if not bool(value.isfinite().all()):
+                raise ValueError(
+                    f"the adapter's {name} is not finite (NaN, infinity); copy it again, or train it with a lower "
+                    "learning rate"
+                )
 
     def _active(self) -> str:
         active = next(iter(self._blocks.values())).active_adapters

@@ -225,8 +225,13 @@ DAMAGE = [
     (of_tensors(**ones(3, torch.int64)), "fp32, bf16 or fp16, both alike, .* got torch.int64"),
     (of_tensors(keys=torch.ones(10, WIDTH).half()), "got torch.float16 and torch.float32"),
     (of_tensors(keys=torch.full((10, WIDTH), torch.inf)), "the key embedding of rule 'r0' is not finite"),
-    (of_tensors(value_rows=torch.full((10,), 10, dtype=torch.int32)), "value rows must be 0 to 9"),
-    (of_tensors(key_rows=torch.full((10,), -1, dtype=torch.int32)), "key rows must be 0 to 9"),
+    (of_tensors(keys=torch.full((10, WIDTH), 1e30)), "the key embedding of rule 'r0' is not finite, or too"),
+    (
+        of_tensors(value_rows=torch.full((10,), 10, dtype=torch.int32)),
+        "value rows must be whole numbers, 0 to 9",
+    ),
+    (of_tensors(key_rows=torch.full((10,), -1, dtype=torch.int32)), "key rows must be whole numbers, 0 to 9"),
+    (of_tensors(key_rows=torch.zeros(10)), "key rows must be whole numbers, 0 to 9"),
 ]
 
 

@@ -95,8 +95,12 @@ def check_embeddings(
                 "keys and values must be (rules, encoder width) and as many as ids, got keys "
                 f"{tuple(keys_UP.shape)}, values {tuple(values_VP.shape)}, {len(ids)} ids"
             )
-        if at is not None and len(at) and not 0 <= int(at.min()) <= int(at.max()) < len(rows):
-            raise ValueError(f"{name} rows must be 0 to {len(rows) - 1}, the last of the {name}s")
+        if at is None or not len(at):
+            continue
+        if at.ndim != 1 or at.is_floating_point() or not 0 <= int(at.min()) <= int(at.max()) < len(rows):
+            raise ValueError(
+                f"{name} rows must be whole numbers, 0 to {len(rows) - 1}, the last of the {name}s"
+            )
     alike = keys_UP.dtype == values_VP.dtype and keys_UP.is_floating_point() and keys_UP.itemsize >= 2
     if not alike or not keys_UP.shape[1]:
         raise ValueError(
@@ -104,9 +108,11 @@ def check_embeddings(
             f"{keys_UP.dtype} and {values_VP.dtype}, width {keys_UP.shape[1]}"
         )
     for name, (rows, at) in (("key", keys), ("value", values)):
-        # a sum is finite only where all its terms are; in blocks, so that a mapped bank is not copied
-        finite = torch.isfinite(torch.cat([part.float().sum(-1) for part in rows.split(8_192)]))
+        # the square of a length, which scores need, too; in blocks, so that a mapped bank is not copied
+        finite = torch.isfinite(torch.cat([part.float().square().sum(-1) for part in rows.split(8_192)]))
         if not bool(finite.all()):
             bad = ~(finite if at is None else finite[at.to(finite.device).long()])
             if bool(bad.any()):
-                raise ValueError(f"the {name} embedding of rule {ids[int(bad.nonzero()[0])]!r} is not finite")
+                raise ValueError(
+                    f"the {name} embedding of rule {ids[int(bad.nonzero()[0])]!r} is not finite, or too long"
+                )
