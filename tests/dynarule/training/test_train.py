@@ -13,7 +13,7 @@ import torch
 from dynarule.search_token import search_id
 from dynarule.training.data import Collator, Encoder
 from dynarule.training.losses import IGNORE, lm_loss, stacked_step_loss
-from dynarule.training.optimizers import Float32Muon, muon_optimizer
+from dynarule.training.optimizers import MuonAdamW, muon_optimizer
 from dynarule.training.pools import RulePools
 from dynarule.training.recipe import Recipe, paper_recipe, recipe_file
 from dynarule.training.rule_model import RuleModel
@@ -157,12 +157,13 @@ def test_muon_in_float32_steps_as_torchs_does_in_bfloat16(shape):
     start = torch.randn(shape, generator=generator)
     ours, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
     pairs = (
-        (Float32Muon([ours], lr=0.1, weight_decay=0.3), ours),
+        (MuonAdamW([{"params": [ours], "muon": True}], lr=0.1, weight_decay=0.3), ours),
         (torch.optim.Muon([theirs], lr=0.1, weight_decay=0.3, adjust_lr_fn="match_rms_adamw"), theirs),
     )
     for _ in range(3):
         gradient = torch.randn(shape, generator=generator)
         for optimizer, weight in pairs:
+            optimizer.load_state_dict(optimizer.state_dict())
             weight.grad = gradient.clone()
             optimizer.step()
     assert (ours - theirs).norm() < 0.03 * (ours - start).norm()

@@ -12,7 +12,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     data="Collator Encoder target_text",
     log="LogLines",
     losses="lm_loss stacked_step_loss",
-    optimizers="Float32Muon",
     pools="RulePools TrainingStream families",
     recipe="PAPER_MIX Recipe paper_recipe recipe_file recipe_steps",
     rule_model="RuleModel",

@@ -6,91 +6,69 @@ Muon steps along an orthogonal matrix near the gradient, so all directions of a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 
 if TYPE_CHECKING:
     from .rule_model import RuleModel
 
+MOMENTUM, STEPS, SMALLEST_NORM = 0.95, 5, 1e-7
+COEFFICIENTS = 3.4445, -4.775, 2.0315
+"""Of `torch.optim.Muon`."""
 
-class Float32Muon(torch.optim.Muon):
-    """`torch.optim.Muon` with the rates of AdamW ("match_rms_adamw"), in the gradients' arithmetic.
 
-    PyTorch's own (2.13) makes every update in bfloat16, which few CPUs have.
+class MuonAdamW(torch.optim.AdamW):
+    """AdamW, but Muon in groups of matrices that say ``muon``; one optimizer with one state, as a Trainer wants it.
+
+    Muon has the rates of AdamW (PyTorch's "match_rms_adamw"), in the gradients' arithmetic: PyTorch's own (2.13) makes
+    every update in bfloat16, which few CPUs have.
     """
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> Any:
+    def step(self, closure: Callable[[], float] | None = None) -> Any:  # type: ignore[override]
         """Take one step."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            rate, keep = float(group["lr"]), group["momentum"]
+        groups = self.param_groups
+        for group in groups:
+            if not group.get("muon"):
+                continue
+            rate = float(group["lr"])
             for weight in group["params"]:
                 if (gradient := weight.grad) is None:
                     continue
-                state = self.state[weight]
-                if "momentum_buffer" not in state:
-                    state["momentum_buffer"] = torch.zeros_like(gradient)
-                momentum = state["momentum_buffer"].lerp_(gradient, 1 - keep)
-                update = gradient.lerp(momentum, keep) if group["nesterov"] else momentum
-                update = _orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
+                if weight not in self.state:  # with a step, which AdamW looks for in any state that it loads
+                    self.state[weight] |= {"step": torch.zeros(()), "momentum": torch.zeros_like(gradient)}
+                momentum = self.state[weight]["momentum"].lerp_(gradient, 1 - MOMENTUM)
+                update = _orthogonal(gradient.lerp(momentum, MOMENTUM))  # Nesterov's
                 weight.mul_(1 - rate * group["weight_decay"])
                 weight.add_(update, alpha=-rate * 0.2 * math.sqrt(max(weight.shape)))
+        self.param_groups = [group for group in groups if not group.get("muon")]  # AdamW goes over the others
+        try:
+            super().step()
+        finally:
+            self.param_groups = groups
         return loss
 
 
-def _orthogonal(
-    matrix: Tensor, coefficients: tuple[float, float, float], steps: int, smallest_norm: float
-) -> Tensor:
+def _orthogonal(matrix: Tensor) -> Tensor:
     """Return about the nearest orthogonal matrix by Newton-Schulz steps: singular values come near to one."""
-    a, b, c = coefficients
+    a, b, c = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
-    x = x / x.norm().clamp_min(smallest_norm)
-    for _ in range(steps):  # X <- a X + (b G + c G²) X with G = X X^T
+    x = x / x.norm().clamp_min(SMALLEST_NORM)
+    for _ in range(STEPS):  # X <- a X + (b G + c G²) X with G = X X^T
         gram = x @ x.T
         x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.T if tall else x
 
 
-class CombinedOptimizer(Optimizer):
-    """Several optimizers of different parameters as one: one scheduler, one state."""
-
-    def __init__(self, parts: Sequence[Optimizer]) -> None:
-        self.parts = list(parts)
-        super().__init__([group for part in self.parts for group in part.param_groups], {})
-        self._share_groups()
-
-    def _share_groups(self) -> None:
-        # The same dicts, so that a scheduler's rates reach the parts.
-        self.param_groups = [group for part in self.parts for group in part.param_groups]
-
-    def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Step all parts; a closure is called once, before."""
-        loss = None if closure is None else closure()
-        for part in self.parts:
-            part.step()
-        return loss
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the parts' states by their number."""
-        return {"state": {str(i): part.state_dict() for i, part in enumerate(self.parts)}, "param_groups": []}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict` returned."""
-        for i, part in enumerate(self.parts):
-            part.load_state_dict(state_dict["state"][str(i)])
-        self._share_groups()
-
-
-def muon_optimizer(module: RuleModel, value_rate: float) -> Optimizer:
+def muon_optimizer(module: RuleModel, value_rate: float) -> MuonAdamW:
     """Return Muon for a module's trained matrices, AdamW for its vectors; value projections step faster."""
     recipe = module.recipe
     rate = recipe.learning_rate
@@ -105,8 +83,10 @@ def muon_optimizer(module: RuleModel, value_rate: float) -> Optimizer:
             vectors.append(parameter)
         else:
             (values if ".v." in name else matrices).append(parameter)
-    groups = [{"params": matrices, "lr": rate}, {"params": values, "lr": rate * value_rate}]
-    muon = Float32Muon([g for g in groups if g["params"]], lr=rate, weight_decay=recipe.weight_decay)
-    if not vectors:
-        return muon
-    return CombinedOptimizer([muon, torch.optim.AdamW(vectors, lr=rate, weight_decay=0.0)])
+    decay = {"muon": True, "weight_decay": recipe.weight_decay}
+    groups = [
+        {"params": matrices, **decay},
+        {"params": values, "lr": rate * value_rate, **decay},
+        {"params": vectors},
+    ]
+    return MuonAdamW([group for group in groups if group["params"]], lr=rate, weight_decay=0.0)
