@@ -17,14 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ruleworld_data.generate import num_rows, question_table, rule_table
-from ruleworld_data.io.schema import QUESTION_SCHEMA
 from ruleworld_data.spec import (
     HELDOUT_IDS,
     RULE_SPLITS,
     SUBTASKS,
     VERSION,
     Dials,
-    WorldSpec,
     splits_of,
     subtasks_of,
 )
@@ -45,20 +43,6 @@ def test_counts_are_the_papers():
         for subtask in SUBTASKS:
             sizes = [num_rows(subtask, split, scale) for split in ("validation", "test", "mini", "heldout")]
             assert sizes == [500, 500, 50, 500]
-
-
-@pytest.mark.parametrize("split", splits_of(VERSION))
-def test_tables_have_the_rows_and_columns_they_promise(split):
-    for subtask in SUBTASKS:
-        table = question_table(subtask, split, "tiny")
-        table.validate(full=True)
-        assert table.schema == QUESTION_SCHEMA and len(table) == num_rows(subtask, split, "tiny")
-        assert set(table["subtask"].to_pylist()) == {subtask}
-        assert set(table["world_id"].to_pylist()) == {"rw-0-heldout" if split == "heldout" else "rw-0"}
-        assert all(not table[name].null_count for name in table.column_names)
-        if split != "mini":
-            assert table["id"].to_pylist() == [f"{subtask}-{split}-{i:07d}" for i in range(len(table))]
-            assert set(table["fold"].to_pylist()) == {0}
 
 
 SLICED = [
@@ -165,20 +149,12 @@ def test_no_rule_that_answers_unseen_is_gold_in_train(scale, dials):
             answering |= counts & set(row["gold_rule_ids"])
     assert answering and not answering & known
     assert len(known) > (0.2 if scale == "tiny" else 0.5) * len(rules)
-    if not dials.to_dict():  # the splits before are those of 1.1, but for train, validation and held-out ids
-        for split in ("test", "mini", "heldout"):
-            old, new = (question_table("multi_hop_3", split, scale, version=v) for v in ("1.1", "1.2"))
-            numbers = (np.array(table["gold_rule_ids"].to_pylist()) for table in (old, new))
-            assert (np.subtract(*numbers) == -HELDOUT_IDS * (split == "heldout")).all()
-            assert (
-                old["steps"]
-                .combine_chunks()
-                .flatten()
-                .field("nl")
-                .equals(new["steps"].combine_chunks().flatten().field("nl"))
-            )
-        ids = [rule_table(split, scale, version="1.2")["id"].to_pylist() for split in RULE_SPLITS]
-        assert not set(ids[0]) & set(ids[1]) and num_rows("rules", "train", "full") < HELDOUT_IDS
+    if not dials.to_dict():  # held-out rules have numbers of their own, and are as they were
+        old, new = (question_table("multi_hop_3", "heldout", scale, version=v) for v in ("1.1", "1.2"))
+        numbers = (np.array(table["gold_rule_ids"].to_pylist()) for table in (old, new))
+        assert (np.subtract(*numbers) == -HELDOUT_IDS).all() and num_rows(
+            "rules", "train", "full"
+        ) < HELDOUT_IDS
 
 
 @pytest.mark.slow
@@ -200,7 +176,6 @@ def test_full_train_questions_share_nothing_with_test_and_repeat_nothing():
             lambda: question_table("multi_hop_5", "test"),
             "unknown sub-task 'multi_hop_5'; did you mean 'multi_hop_",
         ),
-        (lambda: question_table("rules", "train"), "unknown sub-task 'rules'"),
         (
             lambda: question_table("single_rule", "dev"),
             "'dev'.*Known: train, validation, test, mini, heldout, unseen",
@@ -210,9 +185,6 @@ def test_full_train_questions_share_nothing_with_test_and_repeat_nothing():
         (lambda: question_table("single_rule", "test", "tiny", True), r"got True \(bool\)"),
         (lambda: question_table("single_rule", "test", "tiny", 0, 10, 51), r"rows \[10, 51\) .* table of 50"),
         (lambda: rule_table("test", "tiny"), "unknown split of rules 'test'"),
-        (lambda: rule_table("train", "tiny", 0, 6, 5), r"rows \[6, 5\) are not in a table of 1984"),
-        (lambda: num_rows("single-rule", "test"), "'single-rule'; did you mean 'single_rule'"),
-        (lambda: WorldSpec(split="rules"), "unknown split 'rules'"),
     ],
 )
 def test_user_errors_say_what_was_expected(call, message):

@@ -123,12 +123,6 @@ def test_a_configuration_that_no_world_satisfies_names_the_dial(values, said):
         EnvConfig.from_dict(values)
 
 
-def test_an_index_is_a_whole_number():
-    for index in (-1, True, 1.0):
-        with pytest.raises(ValueError, match="index must be"):
-            instance(EnvConfig(), index)
-
-
 @pytest.mark.parametrize("access", ["prompt", "tool"])
 def test_a_version_words_its_rules_and_states_its_conventions(access):
     old, new = (EnvConfig(("multi_hop_2",), version=v, form="fol", access=access) for v in ("1.1", "1.2"))

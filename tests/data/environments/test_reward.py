@@ -123,35 +123,14 @@ def test_a_record_of_another_version_or_a_part_of_one_is_refused(metadata):
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [{"index": index} for index in (None, "0", -1, 1.5)]
-    + [{"config": RECORD["config"] | {name: None}} for name in ("subtasks", "dials", "seed", "top_k")],
-    ids=str,
-)
-def test_an_episode_of_a_spoilt_record_is_refused(changed):
-    with pytest.raises(ValueError, match=r"must be|wrong type"):
-        Episode(RECORD | changed).find("cat")
-
-
-def in_box(change):
-    def changed(answer):
-        head, box, inside = answer.rpartition(r"\boxed{")
-        return head + box + change(inside[:-1]) + "}"
-
-    return changed
-
-
-@pytest.mark.parametrize(
     "change",
     [
-        in_box(str.upper),
-        in_box(lambda text: f"  {text.replace(', ', ' ,   ')} "),
-        in_box(lambda text: rf"$\text{{{text}}}$"),
-        in_box(lambda text: text.replace(", ", "|").replace(" ", "_").replace("|", ", ")),
-        in_box(lambda text: f"**{text}**"),
+        lambda text: text.replace(
+            text.splitlines()[-1], text.splitlines()[-1].upper().replace("BOXED", "boxed")
+        ),
+        lambda text: text.replace("{", r"{$\text{").replace("}", "}$}"),
         lambda text: f"Let me think about 12 and the bridge.\n{text}",
-        lambda text: f"{text}.\n\n",
-        lambda text: text.replace("\n", "\r\n"),
+        lambda text: f"{text}.\n\n".replace("\n", "\r\n"),
         str.encode,
     ],
 )
@@ -160,12 +139,6 @@ def test_changes_that_keep_the_meaning_keep_the_score(change):
     config = EnvConfig(("multi_hop_3", "multi_rule_4"), access="tool", reward=weights)
     for index in range(8):
         made = instance(config, index)
-        answers = made.metadata["answers"]
-        for answer in (
-            made.answer,
-            rf"\boxed{{{', '.join(answers)}}}",
-            rf"\boxed{{no{', 1' * (len(answers) - 1)}}}",
-        ):
+        for answer in (made.answer, made.answer.splitlines()[-1]):
             assert score(change(answer), made.metadata) == score(answer, made.metadata)
-        record = json.dumps(dict(reversed(made.metadata.items())))
-        assert score(made.answer, record) == score(made.answer, made.metadata)
+        assert score(made.answer, json.dumps(made.metadata)) == score(made.answer, made.metadata)

@@ -56,16 +56,6 @@ def finish(driver: subprocess.Popen, folder: Path) -> None:
     assert contents(folder / "out") == contents(folder / "here")
 
 
-def test_a_driver_that_dies_is_taken_up_by_the_next(cluster, tmp_path):
-    driver = begin(tmp_path, cluster.address, 3)
-    driver.kill()
-    driver.communicate()
-    there = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/*.parquet")}
-    assert len(there) >= 3 and not (tmp_path / "out" / "build.json").exists()
-    finish(begin(tmp_path, cluster.address), tmp_path)
-    assert {path: path.stat().st_mtime_ns for path in there} == there
-
-
 def test_a_node_that_is_killed_in_the_middle_changes_no_byte(cluster, tmp_path):
     driver = begin(tmp_path, cluster.address, 3)
     cluster.remove_node(cluster.second, allow_graceful=False)

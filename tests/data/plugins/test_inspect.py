@@ -74,8 +74,3 @@ def test_the_model_in_the_box_gets_our_score_to_the_last_digit(evaluate):
     log = evaluate(model, 6, subtask="single_rule", **options)
     assert len(set(check(log, "single_rule", 6).values())) == 6
     assert [len(sample.metadata["rule_ids"]) for sample in log.samples] == [1] * 6
-
-
-def test_a_wrong_option_is_refused_with_words(evaluate):
-    with pytest.raises(Exception, match="unknown option 'pool'; did you mean 'pool_size'"):
-        evaluate("mockllm/model", pool=20)

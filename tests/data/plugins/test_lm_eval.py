@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from ruleworld_data.generate import question_table
-from ruleworld_data.plugins import TaskOptions, plugin_path, prompt_rows
+from ruleworld_data.plugins import plugin_path
 from ruleworld_data.scoring import score_output
 from ruleworld_data.spec import SUBTASKS
 
@@ -93,14 +93,6 @@ def test_the_group_has_every_subtask_and_weighs_them_the_same():
     for metric in ("exact_match", "strict_match"):
         mean = sum(scores[metric] for scores in expected.values()) / len(SUBTASKS)
         assert found["groups"]["ruleworld"][f"{metric},none"] == pytest.approx(mean, abs=1e-12)
-
-
-def test_options_reach_the_prompt():
-    options = OPTIONS | {"pool_size": 9, "representation": "fol"}
-    found = evaluate(writer(), ["ruleworld_multi_rule_2"], options, limit=3)
-    rows = prompt_rows("multi_rule_2", TaskOptions.pick(options))
-    asked = [s["arguments"][0][0] for s in found["samples"]["ruleworld_multi_rule_2"]]
-    assert asked == [row["prompt"] for row in rows[:3]] and "=>" in asked[0]
 
 
 @pytest.mark.slow

@@ -17,8 +17,6 @@ BruteForce, misread, blemish, parse, plain = (
     brute[name] for name in ("BruteForce", "misread", "blemish", "parse", "plain")
 )
 
-SINGLE = set("entity2attr attrchange2attr action2env action2attr action2state env2state state2attr".split())
-DOUBLE = {f"{effect}+entity2attr" for effect in ("attrchange2attr", "action2attr", "state2attr")}
 # Scale, split, seed, every how-manieth question.
 SOURCES = [("tiny", "test", 0, 1), ("tiny", "heldout", 5, 1), ("paper", "test", 0, 25)]
 SOURCES += [
@@ -78,26 +76,6 @@ def test_steps_are_the_proof(source):
             assert types == hops and row["n_hops"] == len(hops)
 
 
-def test_the_state_after_each_step_is_what_holds(source):
-    for row, facts, _, answer, steps in source.scopes():
-        initial, net, places, states, events = source.all_rules.holds(facts)
-        for step in steps:
-            name, arguments = parse(step["state"])
-            change = brute["CHANGE"].fullmatch(name)
-            if change:
-                assert (arguments[0], *brute["key_of"](name, arguments), int(arguments[1])) in events
-            elif name == "In":
-                assert tuple(arguments) in places
-            elif name == "Has":
-                key = tuple(arguments[:2])
-                (start,) = initial[key]
-                assert start + net[key] == int(arguments[2])
-            else:
-                assert any((who, state) == (arguments[0], name) for who, state, _ in states)
-        name, arguments = parse(steps[-1]["state"])
-        assert {"Has": arguments[-1], "In": plain(arguments[-1])}.get(name, plain(name)) == answer, row["id"]
-
-
 SUM = re.compile(r"(\d+) ([-+]) (\d+) = (\d+)")
 PRODUCT = re.compile(r"(\d+) x (\d+) = (\d+)")
 
@@ -116,24 +94,6 @@ def test_the_arithmetic_of_steps_is_right(source):
     assert min(seen["sum"], seen["product"]) > 50
 
 
-def test_steps_in_fol_are_instances_of_their_rules(source):
-    """Put x and y for A and B: the premise and the conclusion of the rule, scaled by the size of the change."""
-    for row, facts, _, _, steps in source.scopes():
-        known = [parse(fact) for fact in facts.split(" & ")]
-        for step in steps:
-            for rule, text in zip(step["rule_ids"], step["fol"].split("; "), strict=False):
-                premise, conclusion = text.split(" => ")
-                assert parse(premise) in known, row["id"]
-                known.append(parse(conclusion))
-                names = [parse(half)[0] for half in source.fol[rule].split(" => ")]
-                for said, meant in zip((premise, conclusion), names, strict=True):
-                    said = parse(said)[0]
-                    if brute["CHANGE"].fullmatch(said):
-                        assert brute["key_of"](said, []) == brute["key_of"](meant, [])
-                    else:
-                        assert said == meant
-
-
 def test_questions_tell_their_facts_and_ask_their_query_in_good_english(source):
     for row in source.questions:
         clauses = (
@@ -146,15 +106,6 @@ def test_questions_tell_their_facts_and_ask_their_query_in_good_english(source):
             assert clauses[-1].startswith("and ") and not re.search(r"[.?]", row["question"][:-1])
         for text in (row["question"], *(step["nl"] for step in row["steps"])):
             assert blemish(text) is None, (blemish(text), text)
-
-
-def test_parallel_questions_have_two_to_four_parts_of_one_or_two_rules(source):
-    for row in source.questions:
-        if row["subtask"].startswith("multi_rule"):
-            width = int(row["subtask"].rsplit("_", 1)[1])
-            sizes = [len(step["rule_ids"]) for step in row["steps"]]
-            assert sum(sizes) == width == row["n_rules"] and 2 <= len(sizes) <= 4 and set(sizes) <= {1, 2}
-            assert set(row["skeleton"].split(" & ")) <= SINGLE | DOUBLE
 
 
 def test_every_shape_of_parallel_question_occurs():

@@ -53,29 +53,24 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
     assert len(str(caught.value)) < 500
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (
-            json.dumps(GOOD).encode() + b'\n{"id": "q2", "output": "zw\xf6lf"}\n',
-            r"line 2: not UTF-8 \(byte 0xf6 at column 27\)",
-        ),
-        (b"not parquet", r"a.parquet: not a readable parquet file"),
+def test_other_encodings_and_bad_parquet_are_named(tmp_path: Path) -> None:
+    latin, table = tmp_path / "a.jsonl", tmp_path / "a.parquet"
+    latin.write_bytes(json.dumps(GOOD).encode() + b'\n{"id": "q2", "output": "zw\xf6lf"}\n')
+    with pytest.raises(ValueError, match=r"line 2: not UTF-8 \(byte 0xf6 at column 27\)"):
+        read_predictions(latin)
+    table.write_bytes(b"not parquet")
+    with pytest.raises(ValueError, match=r"a.parquet: not a readable parquet file"):
+        read_predictions(table)
+    for columns, message in (
         (
             {"id": ["q1"], "answer": ["1"]},
             r"no column 'output'; expected 'id' and 'output', got \['id', 'answer'\]",
         ),
         ({"id": ["q1", "q2"], "output": ["1", None]}, r"a.parquet, row 2: output is NoneType"),
-    ],
-)
-def test_other_encodings_and_bad_parquet_are_named(tmp_path: Path, content: object, message: str) -> None:
-    path = tmp_path / ("a.jsonl" if "UTF-8" in message else "a.parquet")
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    else:
-        pq.write_table(pa.table(content), path)
-    with pytest.raises(ValueError, match=message):
-        read_predictions(path)
+    ):
+        pq.write_table(pa.table(columns), table)
+        with pytest.raises(ValueError, match=message):
+            read_predictions(table)
 
 
 GOLD = {"h1": "1", "h2": "2", "m1": "3, desert", "m2": "4, desert", "m3": "5, desert", "m4": "6, desert"}

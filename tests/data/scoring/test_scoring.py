@@ -6,7 +6,6 @@ import re
 import signal
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -106,61 +105,26 @@ def test_long_outputs_take_no_time(shell: str) -> None:
 # --- normalisation ---
 
 
+# Texts, separated by " | ", and what they are.
 NORMAL = {
-    "celestial garden": [
-        *("  Celestial   Garden ", r"\text{Celestial Garden}", r"celestial\,garden", r"celestial\ garden"),
-        *("celestial~garden", r"celestial\_garden", r"\text{celestial}\;\text{garden}", "Celestial_garden"),
-    ],
-    "12": [
-        *(
-            r"\textbf{12}",
-            r"\mathrm{ 12 }",
-            "$12$",
-            r"\(12\)",
-            r"\[12\]",
-            r"$$\displaystyle 12\,$$",
-            r"\left(12\right)",
-        ),
-        *("**12**", "`12`", "'12'", "12.", "(12).", "１２", r"12\!"),
-    ],
-    "stone bridge": [
-        *('"Stone bridge".', "“stone bridge”", "``stone bridge''", "stone\u00a0bridge", "stone\u200b bridge"),
-    ],
-    "desert": [r"\operatorname*{desert}"],
-    "1000": [r"1{,}000", r"1\,000"],
-    "a": ["\\text{a}\\"],
-    "": [""],
-    # Angle brackets around an answer, and ~ as a space, may go.
-    "6": ["<6>", r"\left<6\right>"],
-    "bridge": [r"~\text{bridge}"],
+    "celestial garden": r"  Celestial   Garden | \text{Celestial Garden} | celestial\,garden | celestial~garden"
+    r" | celestial\_garden | \text{celestial}\;\text{garden} | Celestial_garden",
+    "12": r"\textbf{12} | \mathrm{ 12 } | $12$ | \(12\) | \[12\] | $$\displaystyle 12\,$$ | \left(12\right)"
+    r" | **12** | `12` | '12' | 12. | (12). | １２ | 12\!",
+    "stone bridge": '"Stone bridge". | “stone bridge” | stone\u00a0bridge | stone\u200b bridge',
+    "1000": r"1{,}000 | 1\,000",
+    "6": r"<6> | \left<6\right>",  # a pair of brackets around an answer may go
     # What must stay different.
-    r"\frac 1 2": [r"\frac{1}{2}"],
-    r"\textcolor red 1": [r"\textcolor{red}{1}"],
-    "<6": ["<6", "\uff1c6"],
-    "~6": ["~6", "~~6~~"],
-    "~ 6": ["~ $6$"],
-    "1 6": [r"1\,6"],
-} | {
-    same: [same]
-    for same in (
-        ".5",
-        "1.5",
-        "-5",
-        "the bridge",
-        "12 horns",
-        "6>",
-        r"6\%",
-        r"\$6",
-        r"\16",
-        r"\<6\>",
-        "stone-bridge",
-    )
-}
+    r"\frac 1 2": r"\frac{1}{2}",
+    "<6": "<6 | \uff1c6",
+    "~6": "~6 | ~~6~~",
+    "1 6": r"1\,6",
+} | {same: same for same in (".5", "-5", "the bridge", "12 horns", r"6\%", r"\$6", r"\16", "stone-bridge")}
 
 
 @pytest.mark.parametrize("expected", NORMAL)
 def test_normalise_cases(expected: str) -> None:
-    assert [normalise(text) for text in NORMAL[expected]] == [expected] * len(NORMAL[expected])
+    assert {normalise(text) for text in NORMAL[expected].split(" | ")} == {expected}
 
 
 @pytest.mark.parametrize(
@@ -280,22 +244,6 @@ def test_what_is_no_answer_is_refused_with_words() -> None:
         exact_match("12", ["1", "2"])
 
 
-# A set or a mapping has answers in no order, and would be scored by chance.
-NO_LISTS = [None, 1, {"1": 0}, {"1"}, (each for each in "1"), np.int64(1)]
-NO_TEXTS = [[1], b"1", np.array([1]), [["1"]]]
-
-
-@pytest.mark.parametrize(
-    ("odd", "kind"), [*((odd, "answers") for odd in NO_LISTS), *((odd, "texts") for odd in NO_TEXTS)]
-)
-def test_answers_are_lists_of_texts(odd: object, kind: str) -> None:
-    for prediction, gold, name in ((odd, ["1"], "prediction"), (["1"], odd, "gold")):
-        with pytest.raises(ValueError, match=f"{name} must be a list of {kind}, got"):
-            exact_match(prediction, gold)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=f"gold must be a list of {kind}"):
-        score_output("\\boxed{1}", odd)  # type: ignore[arg-type]
-
-
 # --- retrieval ---
 
 
@@ -345,13 +293,15 @@ def test_recall_properties(retrieved: list[list[int]], gold: list[list[int]], k:
 
 
 def test_bad_ids_are_refused() -> None:
-    with pytest.raises(ValueError, match="no steps"):
-        step_recall([[1]], [], k=1)
-    with pytest.raises(ValueError, match="gold step 1 has no rule ids"):
-        step_recall([[1]], [[1], []], k=1)
-    with pytest.raises(ValueError, match="no steps"):
-        union_recall([[1]], [], k=1)
-    for retrieved, gold in (([1, [2]], [[1]]), ([[1], [2]], [1, 2]), (["ab"], [["a"]]), ([[1]], ["ab"])):
+    for k in (0, True, 1.0, "gold1"):
+        with pytest.raises(ValueError, match="k must be a positive integer or 'gold'"):
+            step_recall([[1]], [[1]], k)  # type: ignore[arg-type]
+    for retrieved, gold, said in (
+        ([[1]], [], "no steps"),
+        ([[1]], [[1], []], "gold step 1 has no rule ids"),
+        ([1, [2]], [[1]], "one list of rule ids per step .* make one step"),
+        ([["a"]], ["ab"], "one list of rule ids per step"),
+    ):
         for function in (step_recall, union_recall):
-            with pytest.raises(ValueError, match=r"one list of rule ids per step .* make one step"):
+            with pytest.raises(ValueError, match=said):
                 function(retrieved, gold, k=1)

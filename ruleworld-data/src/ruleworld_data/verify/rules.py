@@ -36,13 +36,18 @@ def check_rules(
         own = [shard for shard in shards if shard.split == split]
         worlds[split] = base = reader.read(_batches(folder, own, findings), findings)
         _check_ids(base, split, findings)
-        for name in (f"C{number}" for number in range(1, 9)):
-            findings[name].checked += len(base)
-        for check in _CONSTRAINTS:
-            check(base, findings)
+        check_constraints(base, findings)
         progress("rules", done, len(RULE_SPLITS))
     _check_heldout(worlds["train"], worlds["heldout"], findings)
     return worlds
+
+
+def check_constraints(base: RuleBase, findings: Findings) -> None:
+    """Check C1 to C8 on the rules of one world."""
+    for number in range(1, 9):
+        findings[f"C{number}"].checked += len(base)
+    for check in _CONSTRAINTS:
+        check(base, findings)
 
 
 def _batches(folder: Path, shards: list[Shard], findings: Findings) -> Iterator[pa.RecordBatch]:
