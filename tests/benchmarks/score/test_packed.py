@@ -22,9 +22,9 @@ PACKED = sorted(folder.name for folder in RESULTS.iterdir() if is_packed(folder)
 
 
 def recomputed(run, samples):
-    """Everything in a run's results that is computed from its samples."""
+    """Everything in a run's results that is computed from what is kept of its samples."""
     spec = RunSpec.from_dict(run["spec"])
-    return run | summary(spec, samples, len(samples))
+    return run | summary(spec, samples, len(samples)) | {"measures": run["measures"]}
 
 
 def check(run, folder):

@@ -4,7 +4,8 @@
     Every run's results, one a line.
 ``samples.parquet``
     A row per question and run: what was written, and at which rank of each search each gold rule came. Traces, other
-    rules that were found, and times are left out; running the recipe again makes them.
+    rules that were found, times and measures (whose means are among the results) are left out; running the recipe again
+    makes them.
 
 A packed run is addressed like the folder of a run, as ``FOLDER/RUN_ID``.
 """
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import from_json
 from ruleworld_data.io import write_whole
 
-from ..spec import canonical_json, in_words
+from ..spec import in_words
 from .samples import VOLATILE_USAGE, Sample
 from .scoring import score
 
@@ -94,7 +95,6 @@ def _row(sample: Sample, run_id: str, place: int) -> dict[str, Any]:
         "stepwise": "step_recall@1" in scores,
         "outcome": sample.get("outcome", "ok" if sample["error"] is None else "failed"),
         "usage": usage or None,
-        "measures": canonical_json(sample.get("measures") or {}),
     }
 
 
@@ -106,7 +106,7 @@ def _sample(row: Mapping[str, Any], pool_size: int) -> Sample:
         "scores": score(sample, pool_size, row["stepwise"]) if row["error"] is None else {},
         "outcome": row["outcome"],
         "trace": [],
-        "measures": from_json(row["measures"]),
+        "measures": {},
         "usage": _known(row["usage"]),
         "seconds": 0.0,
     }
@@ -144,7 +144,7 @@ def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         body,
         compression="zstd",
         compression_level=ZSTD_LEVEL,
-        use_dictionary=[name for name in (rows[0] if rows else ()) if name not in ("output", "measures")],
+        use_dictionary=[name for name in (rows[0] if rows else ()) if name != "output"],
         data_page_size=2**23,
         write_page_index=False,
     )
