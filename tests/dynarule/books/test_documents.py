@@ -269,7 +269,8 @@ def test_an_edited_premise_counts(tmp_path):
         read.extend(texts)
         return torch.ones(len(texts), 2)
 
-    RuleBank.from_file(tmp_path / "rules.csv", encode, encoder="x key=premise").save(tmp_path / "bank")
+    encode.fingerprint = "x key=premise"
+    RuleBank.from_file(tmp_path / "rules.csv", encode).save(tmp_path / "bank")
     assert read == ["If a bag is feathery", "Members who pay early", "Bags fly free", "save 5 euros"]
     bank = RuleBank.load(tmp_path / "bank")
     assert words_of(bank).premises("something feathery").tolist()[0] > 0.1

@@ -39,7 +39,8 @@ _TRAILING = re.compile(
     r"(?<![;.?]),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except(?! that)\s|without\s|"
     r"(?:(?:only|even)\s+)?(?:if|when|whenever|unless|while|as long as|so long as|as soon as|until|before|after|where|"
     r"once(?! (?:an?|per|every|each|in|more)\b)|subject to|in case|in the event|"
-    r"(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) (?:that|the|their|they|you|we|he|she|it|an?|no|all)|"
+    r"(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) "
+    r"(?:that|the|their|they|you|we|he|she|it|an?|no|all|\w+ (?:is|are))|"
     r"should (?:you|he|she|they|we|it|the|an?|any))\s|"
     r"only (?:with|by|during|in|on|for|to|between|from|at|within|through|under|over|above|below|"
     r"behind|near|inside|outside)\s)",
@@ -84,6 +85,7 @@ _NO_END = re.compile(
 _HIDDEN = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\"[^\"]*\"|“[^”]*”")
 """Brackets and quotes, in which no clause begins."""
 _MONTH = re.compile(r"(?<=\w )(?:May|March)\b")
+_OR_MORE = re.compile(r"\bor (?:more|less|fewer|over|under|older|younger)\b", re.IGNORECASE)
 _MODAL = set(
     "is are was were be am has have had do does did may might must can cannot could shall should will would need needs "
     "ought isn't aren't doesn't don't won't can't mustn't".split()
@@ -140,9 +142,16 @@ def _verbs() -> dict[str, bool]:
     return forms
 
 
+def _plain(text: str) -> str:
+    """Return a text of the same length without what stands in brackets and quotes, and without the months' names."""
+    for pattern in (_HIDDEN, _MONTH):
+        text = pattern.sub(lambda match: "\0" * len(match[0]), text)
+    return text
+
+
 def has_verb(text: str) -> bool:
     """Say whether a text has a finite verb: a modal, a form of be, have or do, or a verb of rules in its place."""
-    words = re.findall(r"[\w'-]+", _MONTH.sub("mon", _HIDDEN.sub("", text)).lower())
+    words = re.findall(r"[\w'-]+", _OR_MORE.sub("or so", _plain(text)).lower())
     if words and words[0] in _verbs() and not _verbs()[words[0]]:
         words = words[1:]  # no sentence begins with "orders" as its verb
     for before, word in zip(["", *words], words, strict=False):
@@ -232,6 +241,8 @@ def _leading(text: str) -> tuple[str, str] | None:
     complete = not clausal or (commas and has_verb(text[: commas[0]].partition(" ")[2]))
     for comma, segment in zip(commas, segments, strict=True):
         still = _STILL_PREMISE.match(segment) or goes_on(segment)
+        if text[comma] == ";" and not clausal and has_verb(text[:comma]):
+            break  # "In winter doors are shut; ..."
         # a condition without a verb so far is a list, or an insertion, in its middle
         if has_verb(segment) and not still and (complete or comma == commas[-1]):
             return text[:comma], text[comma + 1 :]
@@ -289,8 +300,7 @@ def _commas(text: str) -> list[int]:
 
 def _words(text: str) -> list[tuple[int, str]]:
     """Return the words outside brackets and quotes, with their places."""
-    shown = _HIDDEN.sub(lambda match: "\0" * len(match[0]), text)
-    return [(match.start(), match[0].lower()) for match in re.finditer(r"[\w'’-]+", _MONTH.sub("mon", shown))]
+    return [(match.start(), match[0].lower()) for match in re.finditer(r"[\w'’-]+", _plain(text))]
 
 
 def _behind(text: str) -> tuple[str, str] | None:
@@ -385,7 +395,7 @@ def _label(text: str) -> tuple[str, str] | None:
         return None
     label, rest = text[: marks[0].start()], text[marks[0].end() :]
     words = label.lower().split()
-    noun = "=" in marks[0][0] or (len(words) <= 8 and not has_verb(label))
+    noun = "=" in marks[0][0] or (len(_HIDDEN.sub("", label).split()) <= 8 and not has_verb(label))
     # "late returns" are no sentence
     noun = noun or (
         len(words) <= 4

@@ -61,7 +61,7 @@ class Block:
 
 
 BULLET = re.compile(
-    r"(\s*)([-*+•▪◦‣·–—●○■]|\(cid:\d+\)|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-zA-Z]\)|\(?[ivx]{1,4}\)|[a-z]\.|[一二三四五六七八九十]{1,3}、)"
+    r"(\s*)([-*+:•▪◦‣·–—●○■]|\(cid:\d+\)|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-zA-Z]\)|\(?[ivx]{1,4}\)|[a-z]\.|[一二三四五六七八九十]{1,3}、)"
     r"(?:\s+|(?<=、))(?=\S)(.*)"
 )
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
@@ -146,7 +146,12 @@ def is_title(text: str) -> bool:
     """Say whether a line is a title: no stop at its end, and all in capitals, or numbered, or every word capital."""
     rest = unnumbered(text)
     words = re.findall(r"[^\W\d_]+", rest)
-    if not words or re.search(r"[.!?;:,]$|=>|->|⇒|→|:-", text) or len(words) > 10 or _OPEN.search(text):
+    if (
+        not words
+        or re.search(r":\s.*[\d€$£]|[.!?;:,]$|=>|->|⇒|→|:-", text)
+        or len(words) > 10
+        or _OPEN.search(text)
+    ):
         return False
     long = [word for word in words if len(word) > 3] or words
     return (
@@ -290,10 +295,10 @@ def _style(mark: str, above: str) -> str:
 
 def _numbered(text: str, blocks: Sequence[Block]) -> re.Match[str] | None:
     """Return a match as of `BULLET` for "4.1 any claim", below words that lead in, and for "4.2 ..." below it."""
-    item = re.match(r"(\s*)(\d{1,2}\.\d{1,2})\s+(?=[a-z])(.*)", text)
+    item = re.match(r"(\s*)(\d{1,2}(?:\.\d{1,2}){1,3})\s+(?=\w)(.*)", text)
     if item is None or not blocks:
         return None
-    chapter, _, number = item[2].partition(".")
+    chapter, _, number = item[2].rpartition(".")
     first = number == "1" and blocks[-1].text.endswith((":", "—"))
     return item if first or blocks[-1].mark == f"{chapter}.{int(number) - 1}" else None
 

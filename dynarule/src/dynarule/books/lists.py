@@ -25,7 +25,7 @@ _ANNOUNCES = re.compile(
 _CONDITION = re.compile(r"(?:if|when|whenever|unless|where|provided|in case)\b", re.IGNORECASE)
 RUNS_ON = re.compile(
     r"\b(?:if|when|whenever|unless|that|who|which|whose|where|and|or|to|for|by|with|of|in|at|on|from|as|a|an|the|is|are|be|"
-    r"below|above|over|under|than|within|exceeds?|equals?|"
+    r"below|above|over|under|than|within|exceeds?|equals?|agrees?|undertakes?|"
     r"you|they|we|he|she|it|between|has|have|may|must|can|cannot|shall|should|will|not|bring|carry|include|includes|contain|cover|covers|"
     r"receive|receives|pay|pays|get|gets|need|needs|require|requires|provide|provides|means|allow|allows|accept|"
     r"accepts|excludes?|use|für|von|mit|bei|wenn|und|oder|der|die|das|auf|an|zu)$",
@@ -43,7 +43,7 @@ _SAYS = re.compile(r":\s|\s[–—=-]\s|->|^(?:no|not|never)\b", re.IGNORECASE)
 _NO_TITLE = re.compile(r"\b(?:contents|links|references|index|authors)\b", re.IGNORECASE)
 _FINITE = re.compile(r"(?:are|have|must|may|can|cannot|shall|should|will)\b")
 _OPEN = re.compile(r"\b(?:may|must|can|shall|should|will|is|are|has|have|not)\b")
-_USUAL = set("a an the one any no all two your their it they you he she we is has".split())
+_USUAL = set("to not if when a an the one any no all two your their it they you he she we is has".split())
 
 
 def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, Block | int]]:
@@ -75,7 +75,7 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
             or _ANNOUNCES.match(stem)
             or (has_verb(bare) and bare[:1].isupper() and (is_whole(item.text) or _FOLLOWING.search(stem)))
         )
-        if alone and not RUNS_ON.search(stem):
+        if alone and not (RUNS_ON.search(stem) or _CONDITION.match(stem)):
             text = item.text if nested or is_whole(item.text) or not stem else f"{bare}."
         else:
             text = _prefixed(lead, stem, item.text.strip() if nested else bare, runs)

@@ -41,6 +41,11 @@ def read_html(body: bytes | str) -> list[Block]:
     ]
     for tag in [*soup(_LEFT_OUT), *soup(id=_ASIDE), *soup(class_=_ASIDE), *pressed]:
         tag.decompose()
+    for table in soup("table"):  # one column of paragraphs is a page's layout
+        rows = [row.find_all("td", recursive=False) for row in table.find_all("tr")]
+        if table.find([*_TITLES, "p", "ul"]) and all(len(cells) == 1 for cells in rows):
+            for tag in [table, *(cell for cells in rows for cell in cells)]:
+                tag.name = "div"
     for tag in soup(["br", "sup"]):  # the number of a footnote is no part of a sentence
         words = tag.get_text(strip=True)
         tag.replace_with("\n\n" if tag.name == "br" else "" if words.strip("[]").isdigit() else words)

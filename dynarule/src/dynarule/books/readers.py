@@ -83,7 +83,7 @@ def _clauses(path: Path) -> list[Block]:
         if part["end"]:
             clause, line = text[start : part.end()], text.count("\n", 0, start) + 1
             line += clause[: len(clause) - len(clause.lstrip())].count("\n")
-            if not clause.lstrip().startswith(":-"):
+            if not clause.lstrip().startswith((":-", "?-")):
                 blocks.append(Block("rule", " ".join(clause.split()), [(0, line)]))
             start = part.end()
     return blocks

@@ -25,8 +25,8 @@ _REFERS = (
 REFERS_BACK = re.compile(_REFERS, re.IGNORECASE)
 """The beginning of a sentence that is about the rule before it, also where that is another item or paragraph."""
 _NEEDS_LAST = re.compile(
-    rf"(?:{_REFERS}|(?:(?:this|these)(?! (?:{_GENERAL})\b)|its|else|he|she|them|their|both|but|also|additionally|"
-    r"in addition|moreover|furthermore|instead|then|here|failing (?:that|this)|in which case|"
+    rf"(?:{_REFERS}|(?:(?:this|these)(?! (?:{_GENERAL})\b)|its|else|he|she|his|her|them|their|both|but|also|"
+    r"additionally|in addition|moreover|furthermore|instead|then|here|failing (?:that|this)|in which case|"
     r"there(?! (?:is|are|will|must|may))|"
     r"(?:after|before|until|from|on|by|in|under|at|for|to) (?:that|this|these|those|such|it|them))\b)",
     re.IGNORECASE,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from .blocks import Block, Row
+from .blocks import Block, Row, is_whole
 
 TEXT_NAMES = "nl rule rules text statement policy requirement sentence description regulation".split()
 PREMISE_NAMES = "premise if when antecedent given wenn".split()
@@ -16,7 +16,8 @@ THEN_NAMES = "then conclusion consequent consequence dann".split()
 OUTCOME_NAMES = {
     *THEN_NAMES,
     *"result outcome action decision output answer effect fee price cost rate discount charge fine penalty".split(),
-    *"priority approver points bonus surcharge limit value amount approval preis gebühr".split(),
+    *"allowed permitted required covered included priority approver points bonus surcharge limit value".split(),
+    *"amount approval preis gebühr".split(),
 }
 _ANY = {"", "-", "–", "—", "*", "any", "all", "n/a"}
 """Cells that say nothing: a condition that does not matter, no outcome."""
@@ -145,8 +146,12 @@ def table_rules(
     columns = zip(*_even(body, header), strict=True)
     longest = max(((sum(map(len, cells)) / len(body), i) for i, cells in enumerate(columns)), default=(0, 0))
     texts = [given[text.lower()]] if text else [i for i, name in enumerate(names) if name in TEXT_NAMES]
-    if not (texts or outcomes or {*names} & {*THEN_NAMES}) and (longest[0] > 40 or len(header) == 1):
+    split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
+    if not (texts or outcomes or split) and (longest[0] > 40 or len(header) == 1):
         texts = [longest[1]]
+    if texts and not (text or split) and {*re.findall(r"\w+", " ".join(names))} & OUTCOME_NAMES:
+        said = [cells[texts[0]] for cells in _even(body, header)]
+        texts = texts if sum(map(is_whole, said)) > len(said) / 2 else []  # else an offence, and its fine
     if texts and not outcomes:
         return list(_texts(header, body, texts[0])), Columns(text=header[texts[0]])
     corner = header[0]
