@@ -8,10 +8,25 @@ Where no structure is sure the whole rule is both its premise and its conclusion
 from __future__ import annotations
 
 import re
-from functools import lru_cache
-from importlib import resources
 from itertools import islice, pairwise
 from typing import NamedTuple
+
+from .lexicon import (
+    AMOUNTS,
+    ARTICLES,
+    LISTS,
+    MODALS,
+    NOT_BEFORE_VERB,
+    OWNERS,
+    RELATIVE,
+    RESTRICTS,
+    VERBS,
+    blanked,
+    goes_on,
+    has_verb,
+    is_plural,
+    words_of,
+)
 
 
 class Clauses(NamedTuple):
@@ -82,82 +97,19 @@ _NO_END = re.compile(
     r"(?<!\.)\b(?:\w|e\.g|i\.e|mrs?|ms|dr|prof|st|nos?|nr|art|sect?|para|fig|incl|excl|approx|max|min|vs|ca|ext|inc|ltd|co)$",
     re.IGNORECASE,
 )
-_HIDDEN = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\"[^\"]*\"|“[^”]*”")
-"""Brackets and quotes, in which no clause begins."""
-_MONTH = re.compile(r"(?<=\w )(?:May|March)\b")
-_OR_MORE = re.compile(r"\bor (?:more|less|fewer|over|under|older|younger)\b", re.IGNORECASE)
-_MODAL = set(
-    "is are was were be am has have had do does did may might must can cannot could shall should will would need needs "
-    "ought isn't aren't doesn't don't won't can't mustn't".split()
-)
-_PRONOUNS = set("i you we they he she it".split())
-_ARTICLES = set("a an the this that these those any every each no some all both another other".split())
-_NOT_BEFORE_VERB = _ARTICLES | set(
-    "its his her their our your my whose of for in on with per by from at under over between into than about less more "
-    "least most half full double extra free sick annual".split()
-)
-_RELATIVE = set("who that which whose whom whoever whatever what".split())
-_RESTRICTS = set(
-    "with without under over above below between in at on from for within per after before by during outside inside "
-    "until via through than aged except near beyond".split()
-)
-_PARTICIPLES = set(
-    "bought left sold lost made sent kept held paid found taken given stolen caught broken".split()
-)
-_OPENERS = set("only more fewer less anyone whoever".split())
-_ANYONE = set("anyone everyone someone whoever".split())
-_AMOUNT = set("over under above below more less fewer older younger".split())
-_DEFINITE = set("the this these your our its their".split())
-_PLURAL = set("people children men women those they we you i staff police".split())
-_OWNERS = set("your our their his her my its".split())
-_BEFORE_ORDER = set("do don't never please always".split())
-_TAKES = (
-    _NOT_BEFORE_VERB
-    | _RESTRICTS
-    | _MODAL
-    | _PRONOUNS
-    | _RELATIVE
-    | _BEFORE_ORDER
-    | set("as to not only and or up out off first second third last next same new".split())
+_TAKES = frozenset().union(
+    *(
+        LISTS[name]
+        for name in "not_before_verb restricts modals pronouns relative before_order not_before_clause".split()
+    )
 )
 """Words that a noun phrase or a verb follows, so no main clause begins behind them."""
-_AFTER_ORDER = set("off out up down to on only through".split())
 _ORDER_ENDS = re.compile(rf"\b(?:{_CLAUSES}|before|after|who|that|which|and|or|so)\b", re.IGNORECASE)
 _STILL_PREMISE = re.compile(
     r"(?:and|or|nor|but|as well as|including|such as|even if|if|when|unless|who|whose|which|whom|where|that|except|"
     r"with|without|whether|not|for example|e\.g\.|i\.e\.)\b",
     re.IGNORECASE,
 )
-
-
-@lru_cache(maxsize=1)
-def _verbs() -> dict[str, bool]:
-    """Return the forms of verbs, and whether each is that of a plural."""
-    forms: dict[str, bool] = {}
-    for verb in resources.files(__package__).joinpath("verbs.txt").read_text(encoding="utf-8").split():
-        ends = verb.endswith(("s", "sh", "ch", "x", "z", "o"))
-        consonant_y = verb.endswith("y") and verb[-2] not in "aeiou"
-        forms[verb] = True
-        forms[verb + "es" if ends else verb[:-1] + "ies" if consonant_y else verb + "s"] = False
-    return forms
-
-
-def _plain(text: str) -> str:
-    """Return a text of the same length without what stands in brackets and quotes, and without the months' names."""
-    for pattern in (_HIDDEN, _MONTH):
-        text = pattern.sub(lambda match: "\0" * len(match[0]), text)
-    return text
-
-
-def has_verb(text: str) -> bool:
-    """Say whether a text has a finite verb: a modal, a form of be, have or do, or a verb of rules in its place."""
-    words = re.findall(r"[\w'-]+", _OR_MORE.sub("or so", _plain(text)).lower())
-    if words and words[0] in _verbs() and not _verbs()[words[0]]:
-        words = words[1:]  # no sentence begins with "orders" as its verb
-    for before, word in zip(["", *words], words, strict=False):
-        if word in _MODAL or (word in _verbs() and before not in _NOT_BEFORE_VERB):
-            return True
-    return False
 
 
 def split_rule(rule: str) -> Clauses:
@@ -252,18 +204,12 @@ def _leading(text: str) -> tuple[str, str] | None:
     return _uncomma(text, text[: commas[0]] if commas else text, clausal)
 
 
-def goes_on(segment: str) -> bool:
-    """Whether a segment begins with the verb of the condition's subject: "is under 2, *sits* on a lap, ..."."""
-    word, after = [*segment.lower().split()[:2], "", ""][:2]
-    return word in ("is", "was", "has", "does") or (_verbs().get(word) is False and after not in _MODAL)
-
-
 def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
     """``If a book is lost the borrower pays``, ``In an emergency call 112``: the one place where a main clause begins.
 
     It begins with a subject that no word before it takes, else with an order; ``first`` is the text up to its comma.
     """
-    words = [] if _ARROW.search(first) else _words(first)[:60]
+    words = [] if _ARROW.search(first) else words_of(first)[:60]
     subjects, orders = [], []
     trios = zip([(0, ""), *words], words, words[1:], [*words[2:], (0, "")], strict=False)
     for (_, earlier), (_, before), (at, word), (_, after) in trios:
@@ -271,14 +217,14 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
         whole = not clausal or has_verb(said) or re.match(r"\w+ing\b|in\b|on\b|not\b|possible\b", said)
         if not whole or before in _TAKES or _LEAD.fullmatch(before) or _STILL_PREMISE.fullmatch(before):
             continue
-        noun = before not in _verbs() or (
-            earlier != "to" and (earlier in _NOT_BEFORE_VERB or _LEAD.fullmatch(earlier))
+        noun = before not in VERBS or (
+            earlier != "to" and (earlier in NOT_BEFORE_VERB or _LEAD.fullmatch(earlier))
         )
-        if word in _ARTICLES | _PRONOUNS | _OWNERS and noun and has_verb(first[at:]):
+        if word in ARTICLES | LISTS["pronouns"] | OWNERS and noun and has_verb(first[at:]):
             subjects.append(at)
-        elif word in _BEFORE_ORDER or (word == "no" and not clausal):
+        elif word in LISTS["before_order"] or (word == "no" and not clausal):
             orders.append(at)
-        elif _verbs().get(word) and (after in _ARTICLES | _OWNERS | _AFTER_ORDER or after[:1].isdigit()):
+        elif VERBS.get(word) and (after in ARTICLES | OWNERS | LISTS["after_order"] or after[:1].isdigit()):
             rest = _ORDER_ENDS.split(first[at + len(word) :])[0]
             orders += [] if has_verb(rest) else [at]
     places = subjects or orders
@@ -298,17 +244,12 @@ def _commas(text: str) -> list[int]:
     return places
 
 
-def _words(text: str) -> list[tuple[int, str]]:
-    """Return the words outside brackets and quotes, with their places."""
-    return [(match.start(), match[0].lower()) for match in re.finditer(r"[\w'’-]+", _plain(text))]
-
-
 def _behind(text: str) -> tuple[str, str] | None:
     """``... if ...``, ``... unless ...``, ``... must ... before ...``, else a subject that is restricted."""
     if _LEAD.match(text):
         return None
     subject = _subject(text)
-    shown = _HIDDEN.sub(lambda match: "\0" * len(match[0]), text)
+    shown = blanked(text)
     for match in islice(_TRAILING.finditer(shown, len(subject[0]) if subject else 0), 8):
         premise, conclusion = text[match.end() :], text[: match.start()]
         if match[0].startswith(",") and "," in premise:
@@ -328,42 +269,42 @@ def _behind(text: str) -> tuple[str, str] | None:
 
 def _subject(text: str) -> tuple[str, str] | None:
     """``Anyone who is late ...``, ``Children under 6 ...``: a subject that something restricts, and what it does."""
-    words = _words(text)
+    words = words_of(text)
     starts = words[0][1] if words else "no"
     if starts in ("no", "nobody", "none", "nothing"):
         return None
-    restricted = starts in _OPENERS
-    head = starts if starts in _ANYONE else ""
+    restricted = starts in LISTS["openers"]
+    head = starts if starts in LISTS["anyone"] else ""
     own = False  # the next verb is that of a relative clause
     found: list[int] = []
     for i, (_, word) in enumerate(words):
         before, after = (words[j][1] if 0 <= j < len(words) else "" for j in (i - 1, i + 1))
-        if before in _AMOUNT and i > 1 and words[i - 2][1] in ("or", "and"):
+        if before in AMOUNTS and i > 1 and words[i - 2][1] in ("or", "and"):
             before = ""  # "65 or over"
-        finite = word in _MODAL or (word in _verbs() and before not in _NOT_BEFORE_VERB)
-        if found and (word in _RELATIVE | {"and", "or", "but"} or _CLAUSAL.fullmatch(word)):
+        finite = word in MODALS or (word in VERBS and before not in NOT_BEFORE_VERB)
+        if found and (word in RELATIVE | {"and", "or", "but"} or _CLAUSAL.fullmatch(word)):
             break
-        if word in _RELATIVE:
+        if word in RELATIVE:
             head, own, restricted = head or before, True, True
         elif own:
-            at_once = before in _RELATIVE - {"whose", "whom"} and text[: words[i][0]].rstrip()[-1] != ","
+            at_once = before in RELATIVE - {"whose", "whom"} and text[: words[i][0]].rstrip()[-1] != ","
             adverb = word.endswith("ly") or word in ("also", "always", "never", "not", "still", "only")
-            own = not finite and not (at_once and not adverb and word not in _ARTICLES | _PRONOUNS)
-        elif finite and before not in _MODAL | {"not", "to", "and", "or", "but"}:
-            plural = _verbs().get(word, False)
-            if not i and word in _verbs() and not plural:
+            own = not finite and not (at_once and not adverb and word not in ARTICLES | LISTS["pronouns"])
+        elif finite and before not in MODALS | {"not", "to", "and", "or", "but"}:
+            plural = VERBS.get(word, False)
+            if not i and word in VERBS and not plural:
                 continue  # "Orders over 50 euros ..."
-            if i and word not in _MODAL and plural != _is_plural(head or before):
+            if i and word not in MODALS and plural != is_plural(head or before):
                 continue
             if not restricted:
                 return None
             found.append(i)
-            if word in _MODAL:
+            if word in MODALS:
                 break
-        elif i and not found and starts not in _DEFINITE and _restricts(word, before, after, starts):
-            head, restricted = head or (before if starts not in _OPENERS else ""), True
+        elif i and not found and starts not in LISTS["definite"] and _restricts(word, before, after, starts):
+            head, restricted = head or (before if starts not in LISTS["openers"] else ""), True
     # of two verbs the first may be a noun: "employees on sick *leave* must"
-    if len(found) == 2 and found[1] == found[0] + 1 and words[found[1]][1] in _MODAL:
+    if len(found) == 2 and found[1] == found[0] + 1 and words[found[1]][1] in MODALS:
         del found[0]
     if len(found) != 1 or not found[0]:
         return None
@@ -374,19 +315,15 @@ def _subject(text: str) -> tuple[str, str] | None:
 def _restricts(word: str, before: str, after: str, starts: str) -> bool:
     """Whether a word within a subject begins what restricts it: "under", "placed", "of more than", "older than"."""
     if word == "of":
-        return starts in ("each", "every", "any") or after in _RESTRICTS | _AMOUNT | {"at", "up"}
-    participle = word in _PARTICIPLES or (len(word) > 4 and word.endswith(("ing", "ed")))
-    participle &= before not in _NOT_BEFORE_VERB and not before.endswith("ly")
-    return word in _RESTRICTS or after == "than" or participle
-
-
-def _is_plural(noun: str) -> bool:
-    return noun in _PLURAL or (noun.endswith("s") and not noun.endswith(("ss", "us", "is")))
+        return starts in ("each", "every", "any") or after in RESTRICTS | AMOUNTS | {"at", "up"}
+    participle = word in LISTS["participles"] or (len(word) > 4 and word.endswith(("ing", "ed")))
+    participle &= before not in NOT_BEFORE_VERB and not before.endswith("ly")
+    return word in RESTRICTS or after == "than" or participle
 
 
 def _label(text: str) -> tuple[str, str] | None:
     """``Gold members: free``: a condition, or a few words without a verb, a colon, what holds for them."""
-    marks = list(_LABEL.finditer(_HIDDEN.sub(lambda match: "\0" * len(match[0]), text)))
+    marks = list(_LABEL.finditer(blanked(text)))
     if (
         not marks
         or _NO_LABEL.match(text)
@@ -395,13 +332,13 @@ def _label(text: str) -> tuple[str, str] | None:
         return None
     label, rest = text[: marks[0].start()], text[marks[0].end() :]
     words = label.lower().split()
-    noun = "=" in marks[0][0] or (len(_HIDDEN.sub("", label).split()) <= 8 and not has_verb(label))
+    noun = "=" in marks[0][0] or (len(blanked(label).replace("\0", "").split()) <= 8 and not has_verb(label))
     # "late returns" are no sentence
     noun = noun or (
         len(words) <= 4
-        and words[0] not in _PRONOUNS
-        and (len(words) < 3 or _verbs().get(words[0]) is not True)
-        and _verbs().get(words[-1]) is not True
-        and not _MODAL.intersection(words)
+        and words[0] not in LISTS["pronouns"]
+        and (len(words) < 3 or VERBS.get(words[0]) is not True)
+        and VERBS.get(words[-1]) is not True
+        and not MODALS.intersection(words)
     )
     return (label, rest) if _CLAUSAL.match(label) or noun else None

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..bank.clauses import has_verb
+from ..bank.lexicon import has_verb
 
 Line = tuple[int, str]
 """The number of a line, or of a page, and its text."""

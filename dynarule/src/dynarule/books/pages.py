@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._lazy import need
-from ..bank.clauses import has_verb
+from ..bank.lexicon import has_verb
 from .blocks import BULLET, Block, Row, blocks_of, is_title, is_whole, nested, plain
 from .files import EXTRA
 from .tables import tables_of

@@ -12,7 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ..bank.clauses import has_verb, split_rule
+from ..bank.clauses import split_rule
+from ..bank.lexicon import has_verb
 from .blocks import Block, is_whole
 from .lists import RUNS_ON, joined, whole_item
 from .readers import read_blocks

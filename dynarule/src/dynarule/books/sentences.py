@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from .._lazy import need
-from ..bank.clauses import has_verb
+from ..bank.lexicon import has_verb
 from ..bank.sources import LONGEST
 from .blocks import is_whole, unnumbered
 from .files import EXTRA

@@ -1,0 +1,62 @@
+"""The words of English rules: forms of verbs, and words by what stands before or behind them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import resources
+
+_FILE = resources.files(__package__).joinpath("words.toml")
+LISTS = {
+    name: frozenset(words.split()) for name, words in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()
+}
+MODALS, ARTICLES, OWNERS, RELATIVE, RESTRICTS, AMOUNTS = (
+    LISTS[name] for name in ("modals", "articles", "owners", "relative", "restricts", "amounts")
+)
+NOT_BEFORE_VERB = LISTS["not_before_verb"] | ARTICLES | OWNERS
+_HIDDEN = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\"[^\"]*\"|“[^”]*”")
+_MONTH = re.compile(r"(?<=\w )(?:May|March)\b")
+_OR_MORE = re.compile(r"\bor (?:more|less|fewer|over|under|older|younger)\b", re.IGNORECASE)
+
+
+def _forms(verb: str) -> tuple[str, str]:
+    ends = verb.endswith(("s", "sh", "ch", "x", "z", "o"))
+    consonant_y = verb.endswith("y") and verb[-2] not in "aeiou"
+    return verb, verb + "es" if ends else verb[:-1] + "ies" if consonant_y else verb + "s"
+
+
+VERBS = {form: form == verb for verb in LISTS["verbs"] for form in _forms(verb)}
+"""Forms of verbs, and whether each is that of a plural."""
+
+
+def blanked(text: str) -> str:
+    """Return a text of the same length without brackets and quotes, in which no clause begins."""
+    return _HIDDEN.sub(lambda match: "\0" * len(match[0]), text)
+
+
+def words_of(text: str) -> list[tuple[int, str]]:
+    """Return the words outside brackets and quotes, with their places; months are none."""
+    text = _MONTH.sub(lambda match: "\0" * len(match[0]), blanked(text))
+    return [(match.start(), match[0].lower()) for match in re.finditer(r"[\w'’-]+", text)]
+
+
+def has_verb(text: str) -> bool:
+    """Say whether a text has a finite verb: a modal, a form of be, have or do, or a verb of rules in its place."""
+    words = [word for _, word in words_of(_OR_MORE.sub("or so", text))]
+    if words and VERBS.get(words[0]) is False:
+        words = words[1:]  # no sentence begins with "orders" as its verb
+    return any(
+        word in MODALS or (word in VERBS and before not in NOT_BEFORE_VERB)
+        for before, word in zip(["", *words], words, strict=False)
+    )
+
+
+def goes_on(segment: str) -> bool:
+    """Whether a segment begins with the verb of the condition's subject: "is under 2, *sits* on a lap, ..."."""
+    word, after = [*segment.lower().split()[:2], "", ""][:2]
+    return word in ("is", "was", "has", "does") or (VERBS.get(word) is False and after not in MODALS)
+
+
+def is_plural(noun: str) -> bool:
+    """Say whether a noun is a plural."""
+    return noun in LISTS["plural"] or (noun.endswith("s") and not noun.endswith(("ss", "us", "is")))
