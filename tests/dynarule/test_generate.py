@@ -264,6 +264,8 @@ def test_what_is_no_question_is_refused(bank, ready):
             call("w1 w2")
     with pytest.raises(ValueError, match="prompt 0 has 300 tokens, the model reads 256 at most"):
         generate(model, tokenizer, bank, ["w1 " * 300])
+    answers = generate(model, tokenizer, bank, ["w1 " * 250, "w2 " * 253, "w3 " * 256], max_new_tokens=10**9)
+    assert [len(answer.token_ids) for answer in answers] == [6, 3, 1]
 
 
 def test_control_tokens_that_a_question_or_a_rule_spells_are_text(tiny_model, tiny_tokenizer):

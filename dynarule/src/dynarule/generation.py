@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -92,7 +93,7 @@ def generate(
     prompts : sequence of str or of chat messages
         Messages go through the tokenizer's chat template.
     max_new_tokens, do_sample
-        As in transformers; greedy by default.
+        As in transformers; greedy by default. An answer ends where the model has no more places.
     batch_size : int
         Prompts per forward, padded on the left; does not change greedy answers.
     max_searches : int
@@ -148,6 +149,9 @@ def generate(
             batch = encoded[start : start + batch_size]
             ids_BT, mask_BT = left_pad(batch, pad, model.device)  # type: ignore[arg-type]
             length = ids_BT.shape[1]
+            rooms = [
+                (longest or sys.maxsize) - len(ids) or 1 for ids in batch
+            ]  # the model has no more places
             searches = []
             if search is not None:
                 searches = [_Searches(search, tokenizer, length, max_searches, memory.config)]
@@ -156,7 +160,7 @@ def generate(
             out = model.generate(  # type: ignore[operator]
                 ids_BT,
                 attention_mask=mask_BT,
-                max_new_tokens=max_new_tokens,
+                max_new_tokens=min(max_new_tokens, max(rooms)),
                 do_sample=do_sample,
                 pad_token_id=pad,
                 logits_processor=[*processors, *searches],
@@ -168,7 +172,8 @@ def generate(
             for row, new in enumerate(sequences[:, length:].tolist()):
                 trace = tuple(replace(r, row=start + row) for r in memory.trace if r.row == row)
                 support = min((r.support for r in trace if r.layer == layer), default=None)
-                tokens, keep = _until_end(new, ends, tokenizer.pad_token_id), search if keep_search else None
+                tokens = _until_end(new[: rooms[row]], ends, tokenizer.pad_token_id)
+                keep = search if keep_search else None
                 refused = refusals.at.get(row) if refusals else None
                 if refused is not None:
                     tokens = tokens[: refused[0]]

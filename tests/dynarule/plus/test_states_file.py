@@ -3,6 +3,8 @@
 import pytest
 import torch
 from dynarule.plus.states_file import FILE, StatesFile, write_states
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from dynarule import RuleBank, RuleStates
 
@@ -57,8 +59,21 @@ def test_nothing_else_is_served_from_them(other, kept, tiny_model, tiny_tokenize
     assert same._at_hand(TEXTS[0]) is not None
 
 
-def test_a_file_that_is_damaged_is_named(kept, tiny_model):
+def test_a_file_that_is_damaged_is_named(kept, tiny_model, tiny_tokenizer):
     folder, _ = kept
+    with safe_open(folder / FILE, "pt") as file:
+        metadata, states = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    changes = (
+        lambda x: x * torch.nan,
+        lambda x: x[:, :1],
+        lambda x: x[..., :1, :],
+        lambda x: x.to(torch.int8),
+    )
+    damaged = r"states.safetensors is damaged .*dynarule bank states"
+    for change in changes:
+        save_file({name: change(x).contiguous() for name, x in states.items()}, folder / FILE, metadata)
+        with pytest.raises(ValueError, match=damaged):
+            RuleStates(tiny_model("llama"), tiny_tokenizer(), folder=folder)(TEXTS[:1])
     (folder / FILE).write_bytes((folder / FILE).read_bytes()[:-1])
-    with pytest.raises(ValueError, match=r"states.safetensors is damaged .*dynarule bank states"):
+    with pytest.raises(ValueError, match=damaged):
         StatesFile(folder, tiny_model("llama"))

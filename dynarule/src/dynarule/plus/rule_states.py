@@ -102,7 +102,7 @@ class RuleStates:
         """Return states that are kept, or lie in the bank's folder."""
         if text not in self._kept and len(self._file) and "\n" not in text:
             lead, ids = self.tokens(text)
-            found = self._file.get(lead + ids, self._decoder.embed_tokens.weight)
+            found = self._file.get(lead, ids, self._decoder.embed_tokens.weight)
             if found is not None:
                 self._kept[text] = found
         return self._kept.get(text)

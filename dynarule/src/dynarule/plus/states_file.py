@@ -47,17 +47,27 @@ class StatesFile:
             raise ValueError(
                 f"{folder / FILE} is damaged ({error}); run: dynarule bank states {folder}"
             ) from error
+        config: Any = model.get_decoder().config  # type: ignore[operator]
+        width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self._path, self._sizes = folder / FILE, (config.num_hidden_layers, config.num_key_value_heads, width)
         if metadata.get("format") == FORMAT and metadata.get("model") == model_digest(model) != "":
             self._file, self._names = file, frozenset(file.keys())
 
     def __len__(self) -> int:
         return len(self._names)
 
-    def get(self, ids: Sequence[int], like: Tensor) -> States | None:
-        """Return the states of a rule's tokens, where and as ``like`` is; None if they are not there."""
-        if not self._names or (name := digest_of(ids)) not in self._names:
+    def get(self, lead: Sequence[int], ids: Sequence[int], like: Tensor) -> States | None:
+        """Return the states of a rule's own tokens, behind ``lead``, where and as ``like`` is; None: not there."""
+        if not self._names or (name := digest_of([*lead, *ids])) not in self._names:
             return None
-        key, value = self._file.get_tensor(name).to(like)
+        states, (layers, groups, width) = self._file.get_tensor(name), self._sizes
+        whole = states.shape == (2, layers, groups, len(ids), width) and states.dtype == torch.float16
+        if not whole or not bool(states.isfinite().all()):
+            raise ValueError(
+                f"{self._path} is damaged (states of {tuple(states.shape)} {states.dtype}, or not finite); run: "
+                f"dynarule bank states {self._path.parent}"
+            )
+        key, value = states.to(like)
         return key, value
 
 
