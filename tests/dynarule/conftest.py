@@ -157,3 +157,17 @@ def make_word_tokenizer(texts, special=("<pad>", "<eos>", "<unk>", "<search>")):
 def word_tokenizer():
     """The function that makes a word-level tokenizer."""
     return make_word_tokenizer
+
+
+@pytest.fixture
+def ready(tiny_model, tiny_tokenizer):
+    """Makes a model that does not end by itself, a tokenizer that knows <search>, and an adapter."""
+    from dynarule import RuleAdapter, dynarule_config
+
+    def make(family="qwen2"):
+        model = tiny_model(family, tie_word_embeddings=False)
+        model.get_output_embeddings().weight[[0, 96]] = 0
+        adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
+        return model, tiny_tokenizer(search=True), adapter
+
+    return make

@@ -43,14 +43,6 @@ def forcing(*steps, then=None):
     return process
 
 
-@pytest.fixture
-def ready(tiny_model, tiny_tokenizer):
-    model = tiny_model("qwen2")
-    model.get_output_embeddings().weight[[0, 96]] = 0  # does not end by itself
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
-    return model, tiny_tokenizer(search=True), adapter
-
-
 def test_an_unsupported_family_is_named():
     """Gemma caps its scores, which rules would escape."""
     sizes = {
@@ -68,7 +60,7 @@ def test_an_unsupported_family_is_named():
 
 
 def test_a_bank_of_another_encoder_is_refused(ready, bank):
-    _, _, adapter = ready
+    _, _, adapter = ready()
     bank.encoder = "bge-m3@1"
     RuleMemory(adapter, bank)  # an adapter that does not know its encoder takes any of its width
     adapter.config.encoder = "minilm@2"
@@ -83,7 +75,7 @@ def test_a_bank_of_another_encoder_is_refused(ready, bank):
 @pytest.mark.parametrize("change", [{}, {"num_hidden_layers": 3}])
 def test_a_model_that_does_not_hold_the_adapter_is_refused(change, ready, bank, tiny_model):
     """Even a twin: the hooks would read projections that its own adapter, if it has one, does not train."""
-    _, _, adapter = ready
+    _, _, adapter = ready()
     other = tiny_model("qwen2", **change)
     with (
         pytest.raises(ValueError, match="the adapter of another model"),
@@ -96,7 +88,7 @@ def test_a_model_that_does_not_hold_the_adapter_is_refused(change, ready, bank, 
 
 
 def test_an_attention_that_is_not_sdpa_or_eager_is_refused(ready, bank):
-    model, _, adapter = ready
+    model, _, adapter = ready()
     model.config._attn_implementation = "flex_attention"
     with (
         pytest.raises(ValueError, match=r"'flex_attention', .* sdpa or eager; call model\.set_attn_impl"),
@@ -111,7 +103,7 @@ def test_an_attention_that_is_not_sdpa_or_eager_is_refused(ready, bank):
 
 @torch.no_grad()
 def test_rules_added_or_removed_are_seen_at_the_next_search(ready, bank):
-    model, tokenizer, _adapter = ready
+    model, tokenizer, _adapter = ready()
 
     def run(change):
         live = some(bank, 0, 20)
@@ -134,7 +126,7 @@ def test_rules_added_or_removed_are_seen_at_the_next_search(ready, bank):
 
 @torch.no_grad()
 def test_a_bank_emptied_or_filled_in_the_middle(ready, bank):
-    model, tokenizer, adapter = ready
+    model, tokenizer, adapter = ready()
     live = some(bank, 0, 6)
     steps = forcing(2, then=lambda length: live.remove(list(live.ids)) if length == 1 else None)
     (answer,) = generate(model, tokenizer, live, ["w11"], max_new_tokens=5, logits_processor=[steps])
@@ -151,7 +143,7 @@ def test_a_bank_emptied_or_filled_in_the_middle(ready, bank):
 
 @torch.no_grad()
 def test_a_bank_shrunk_below_k_for_some_rows_is_refused(ready, bank):
-    model, tokenizer, _adapter = ready
+    model, tokenizer, _adapter = ready()
     live = some(bank, 0, 6)
 
     def process(ids, scores):

@@ -14,27 +14,20 @@ from transformers import (
     Qwen3NextConfig,
 )
 
-from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, generate
+from dynarule import RuleMemory, attach, generate
 
 PROMPTS = ["w11 w12 w13", "w20"]
 
 
-@pytest.fixture
-def ready(tiny_model, tiny_tokenizer):
-    """A model, a tokenizer that knows <search>, and an adapter."""
-    model = tiny_model("qwen2", tie_word_embeddings=False)
-    return model, tiny_tokenizer(search=True), RuleAdapter(model, dynarule_config(20, confidence_layer=2))
-
-
 def test_padding_on_the_right_is_refused(bank, ready):
-    model, _, adapter = ready
+    model, _, adapter = ready()
     ids, mask = torch.tensor([[11, 12, 13], [20, 0, 0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
     with attach(model, RuleMemory(adapter, bank, 90)), pytest.raises(ValueError, match="pad on the left"):
         model.generate(ids, attention_mask=mask, max_new_tokens=2)
 
 
 def test_each_batch_has_a_growing_cache_unless_a_call_names_another(bank, ready):
-    model, tokenizer, _ = ready
+    model, tokenizer, _ = ready()
     caches = []
     model.register_forward_pre_hook(
         lambda _module, _args, given: caches.append(given["past_key_values"]), with_kwargs=True

@@ -21,19 +21,6 @@ WIDTH, SEARCH = 20, 90
 PROMPTS = ["w11 w12 w13", "w20", "w31 w32 w33 w34 w35 w36", "w41 w42"]
 
 
-@pytest.fixture
-def ready(tiny_model, tiny_tokenizer):
-    """Makes a model that does not end by itself, a tokenizer that knows <search>, and an adapter."""
-
-    def make(family="qwen2"):
-        model = tiny_model(family, tie_word_embeddings=False)
-        model.get_output_embeddings().weight[[0, 96]] = 0
-        adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5))
-        return model, tiny_tokenizer(search=True), adapter
-
-    return make
-
-
 def always(token, at):
     """A logits processor that forces a token at given lengths of the answer."""
 

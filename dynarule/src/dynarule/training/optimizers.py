@@ -28,7 +28,7 @@ class MuonAdamW(torch.optim.AdamW):
     """
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Take one step."""
         loss = None
         if closure is not None:
@@ -84,7 +84,7 @@ def muon_optimizer(module: RuleModel, value_rate: float) -> MuonAdamW:
         else:
             (values if ".v." in name else matrices).append(parameter)
     decay = {"muon": True, "weight_decay": recipe.weight_decay}
-    groups = [
+    groups: list[dict[str, Any]] = [
         {"params": matrices, **decay},
         {"params": values, "lr": rate * value_rate, **decay},
         {"params": vectors},

@@ -112,7 +112,7 @@ class RuleModel(nn.Module):
         rows = pool_M.to(self.bank.device)
         keys_MP, values_MP = self.bank.keys_at(rows).to(device), self.bank.values_at(rows).to(device)
         self.memory.load(RuleBatch(keys_MP, values_MP, question_BT, answer_BT, search_BS, gold_BSG))
-        decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()  # type: ignore[operator]
+        decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()
         hidden_BTC = decoder(input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
         # Logits of the answer's tokens alone: with 150,000 words they are most of a batch's memory.
         logits_NV = head(hidden_BTC[:, :-1][labels[:, 1:] != IGNORE])
