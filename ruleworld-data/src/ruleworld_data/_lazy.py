@@ -9,19 +9,7 @@ from typing import Any
 
 
 def attach(package: str, **modules: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package.
-
-    Parameters
-    ----------
-    package : str
-        Its ``__name__``.
-    **modules
-        Module of the package -> its public names, separated by spaces.
-
-    Examples
-    --------
-    >>> __getattr__, __dir__, __all__ = attach(__name__, files="write_whole", progress="Progress")
-    """
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package; modules -> names, separated by spaces."""
     homes = {name: module for module, names in modules.items() for name in names.split()}
 
     def get(name: str) -> Any:

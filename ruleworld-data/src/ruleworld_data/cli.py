@@ -280,9 +280,6 @@ def plugin_path(
 
 @app.command()
 def certify(
-    config: Annotated[
-        Path | None, typer.Argument(help="JSON file of an EnvConfig.", show_default="its defaults")
-    ] = None,
     change: Annotated[
         list[str] | None, typer.Option("--set", help="Option of the EnvConfig, as JSON: pool_size=1000.")
     ] = None,
@@ -297,7 +294,7 @@ def certify(
     from .environments import read_config
     from .io import write_whole
 
-    made = run(read_config(config, change or []), instances, lambda stage: typer.echo(stage, err=True))
+    made = run(read_config(change or []), instances, lambda stage: typer.echo(stage, err=True))
     if out:
         write_whole(out, json.dumps(made.to_dict(), indent=1) + "\n")
     typer.echo(made.to_text())

@@ -72,9 +72,9 @@ def test_a_spoilt_instance_is_found(spoil, check, monkeypatch):
 
 
 def test_the_command(tmp_path):
-    out, config = tmp_path / "certificate.json", tmp_path / "config.json"
-    config.write_text(json.dumps({"subtasks": ["single_rule"], "pool_size": 40}))
-    words = ["certify", str(config), "--set", "form=fol", "--set", "seed=3", "--instances", "5"]
+    out, words = tmp_path / "certificate.json", ["certify", "--instances", "5"]
+    for option in ('subtasks=["single_rule"]', "pool_size=40", "form=fol", "seed=3"):
+        words += ["--set", option]
     done = CliRunner().invoke(app, [*words, "--out", str(out)])
     written = json.loads(out.read_text())
     assert done.exit_code == (0 if written["passes"] else 1), done.output

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..questions import boxed
+from ..show import table_text
 from ..spec import UNKNOWN
 from ..verify import parse_rule_table
 from ..verify.asp import AspSolver
@@ -75,17 +76,19 @@ class Certificate:
 
     def to_text(self) -> str:
         """Return tables of the checks and of the policies."""
-        lines = ["| check | of | failed |", "| --- | ---: | ---: |"]
-        lines += [f"| {name} | {c['checked']} | {c['failed']} |" for name, c in self.checks.items()]
-        lines += ["", f"floor {self.floor:.3f}", ""]
-        lines += ["| policy | may have | instances | mean reward | error | allowed |"]
-        lines += ["| --- | --- | ---: | ---: | ---: | ---: |"]
-        lines += [
-            "| {name} | {kind} | {tried} | {mean:.3f} | {error:.3f} | {allowed:.3f} |".format(**policy)
-            for policy in self.policies
+        checks = [[name, check["checked"], check["failed"]] for name, check in self.checks.items()]
+        numbers = ("mean", "error", "allowed")
+        policies = [
+            [one["name"], one["kind"], one["tried"], *(f"{one[name]:.3f}" for name in numbers)]
+            for one in self.policies
         ]
-        lines += ["", f"FAILED: {', '.join(self.failed)}" if self.failed else "All pass."]
-        return "\n".join(lines)
+        parts = [
+            table_text(["check", "of", "failed"], checks),
+            f"floor {self.floor:.3f}",
+            table_text(["policy", "may have", "instances", "mean reward", "error", "allowed"], policies),
+            f"FAILED: {', '.join(self.failed)}" if self.failed else "All pass.",
+        ]
+        return "\n\n".join(parts)
 
 
 def certify(

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ..questions.skeletons import shares_of
@@ -192,24 +191,15 @@ class EnvConfig:
         return _read(cls, values, "option of the environment")
 
 
-def read_config(path: Path | None = None, changes: Sequence[str] = ()) -> EnvConfig:
-    """Read a configuration from a JSON file, if there is one, and change options written as ``name=value``.
-
-    A value is JSON, or a word that needs no quotes.
+def read_config(changes: Sequence[str]) -> EnvConfig:
+    """Read a configuration from options written as ``name=value``; a value is JSON, or a word that needs no quotes.
 
     Raises
     ------
-    ValueError, OSError
-        If the file cannot be read, or an option is none.
+    ValueError
+        If an option is none.
     """
-    try:
-        values = json.loads(path.read_bytes()) if path else {}
-    except ValueError:
-        raise ValueError(
-            f'{path} is no JSON file; it should hold options such as {{"pool_size": 100}}'
-        ) from None
-    if not isinstance(values, dict):
-        raise ValueError(f"{path} must hold an object of options by name, got {values!r:.60}")
+    values: dict[str, Any] = {}
     for change in changes:
         name, mark, value = change.partition("=")
         if not mark:

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import fields
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -17,7 +15,6 @@ from typing import Any, NamedTuple
 from ..scoring import Score, score_output
 from ..world import load_vocabulary
 from ..world.forms import other_names
-from .config import RewardWeights
 from .instances import SCHEMA
 
 __all__ = ["Reward", "read_metadata", "score"]
@@ -28,7 +25,6 @@ _BOX_AT_THE_END = re.compile(r"\}[\s.$*]*\Z")
 _LONGEST_STEP, _LONGEST_ANSWER = 500, 64
 _VARIABLES = {"a", "b", "x", "y"}
 _FIELDS = {"config", "index", "answers", "conclusions", "gold_rule_ids"}
-_WEIGHTS = {item.name for item in fields(RewardWeights)}
 
 
 class Reward(NamedTuple):
@@ -98,7 +94,7 @@ def read_metadata(metadata: Mapping[str, Any] | str) -> Mapping[str, Any]:
     ValueError
         If it is none of this version: what it was written by, and what to do.
     """
-    record: object = metadata
+    record: Any = metadata
     if isinstance(metadata, str | bytes):
         try:
             record = json.loads(metadata)
@@ -107,25 +103,11 @@ def read_metadata(metadata: Mapping[str, Any] | str) -> Mapping[str, Any]:
     schema = record.get("schema") if isinstance(record, Mapping) else record
     if not isinstance(record, Mapping) or schema != SCHEMA:
         problem = f"was written by {schema!r:.80}, this version reads {SCHEMA!r}"
+    elif missing := sorted(_FIELDS - record.keys()):
+        problem = f"lacks {', '.join(missing)}"
     else:
-        config = record.get("config")
-        weights: Any = config.get("reward") if isinstance(config, Mapping) else None
-        lists: list[Any] = [record.get(name) for name in ("conclusions", "gold_rule_ids")]
-        whole = record.keys() >= _FIELDS and isinstance(weights, Mapping) and weights.keys() >= _WEIGHTS
-        if whole and _texts(record["answers"]) and all(map(_is_list, lists)) and all(map(_texts, lists[0])):
-            with suppress(TypeError, ValueError):
-                RewardWeights(**weights)
-                return record
-        problem = f"is not whole, it holds {record!r:.200}"
+        return record
     raise ValueError(f"metadata {problem}; make the instances anew with ruleworld_data.environments.instance")
-
-
-def _is_list(value: object) -> bool:
-    return hasattr(value, "__len__") and not isinstance(value, str | Mapping) and len(value) > 0
-
-
-def _texts(value: Any) -> bool:
-    return _is_list(value) and all(isinstance(text, str) for text in value)
 
 
 def _in_form(text: str, score: Score) -> bool:

@@ -14,13 +14,12 @@ from .answers import (
     split_answers,
     strict_match,
 )
-from .predictions import PARQUET_SUFFIXES, read_confidences, read_predictions
+from .predictions import read_confidences, read_predictions
 from .recall import step_recall, step_recalls, union_recall
 from .selective import SELECTIVE, risk_coverage_area, selective_means, selective_scores
 from .summary import score_file, score_predictions
 
 __all__ = [
-    "PARQUET_SUFFIXES",
     "SCORER_VERSION",
     "SELECTIVE",
     "Score",
