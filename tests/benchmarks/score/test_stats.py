@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 from ruleworld_data.spec import SUBTASKS
 from rwbench.run.data import DataSource
-from rwbench.score.stats import fold_interval, grouped_estimates, sample_clusters, wilson
+from rwbench.score.stats import fold_interval, grouped_estimates, sample_clusters
 
 
 def test_clusters_are_the_most_shared_gold_rule_within_a_world():
@@ -72,11 +72,6 @@ def test_a_perfect_score_is_not_certain():
     assert zero["ci_low"] == 0 and zero["ci_high"] == pytest.approx(high, abs=1e-6)
 
 
-@pytest.mark.parametrize(("k", "n", "low", "high"), [(7, 50, 0.070, 0.262), (6, 50, 0.056, 0.238)])
-def test_wilson_intervals_of_the_paper_s_cells(k, n, low, high):
-    assert wilson(k, n) == pytest.approx((low, high), abs=0.0006)
-
-
 def test_fold_interval_is_the_paper_s_t_interval():
     values = [0.51, 0.55, 0.49, 0.60, 0.52]
     deviation, half = fold_interval(values)
@@ -84,11 +79,3 @@ def test_fold_interval_is_the_paper_s_t_interval():
     assert half == pytest.approx(1.2417 * deviation, rel=1e-3)  # t(0.975, 4) / sqrt(5)
     with pytest.raises(ValueError, match="at least two folds, got 1"):
         fold_interval([0.5])
-
-
-def test_intervals_are_the_same_every_time_and_of_nothing_there_is_none():
-    values = np.random.default_rng(5).random(40)
-    groups, clusters = ["a", "b"] * 20, [i // 3 for i in range(40)]
-    assert grouped_estimates(values, groups, clusters) == grouped_estimates(values, groups, clusters)
-    with pytest.raises(ValueError, match="no scored question"):
-        grouped_estimates(np.array([]), [], [])

@@ -50,10 +50,10 @@ def draw_line(axes: Axes, points: Sequence[tuple[float, float]], style: Style, l
     line.set_markeredgewidth(1.4 if style.marker in "x+1" else 0)
 
 
-def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]], gap: float = 0.06) -> None:
+def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
     """Write value and name (value, colour, name) at the right edge, none over another."""
     low, high = axes.get_ylim()
-    apart = min(gap, 1 / len(ends)) * (high - low) if ends else 0.0
+    apart = min(0.06, 1 / len(ends)) * (high - low) if ends else 0.0
     places: list[float] = []
     for value, *_ in sorted(ends):
         places.append(max(value, places[-1] + apart) if places else value)
