@@ -53,7 +53,7 @@ _LEAD = re.compile(
 _TRAILING = re.compile(
     r"(?<![;.?]),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except(?! that)\s|without\s|"
     r"(?:(?:only|even)\s+)?(?:if|when|whenever|unless|while|as long as|so long as|as soon as|until|before|after|where|"
-    r"once(?! (?:an?|per|every|each|in|more)\b)|subject to|in case|in the event|"
+    r"(?<!\bat )once(?! (?:an?|per|every|each|in|more)\b)|subject to|in case|in the event|"
     r"(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) "
     r"(?:that|the|their|they|you|we|he|she|it|an?|no|all|\w+ (?:is|are))|"
     r"should (?:you|he|she|they|we|it|the|an?|any))\s|"
@@ -86,7 +86,7 @@ _FORMS = [
 _LOGIC = re.compile(r"\s*(?:=>|⇒)\s*")
 _ARROW = re.compile(r"\s*(?:--?>|→)\s*")
 _LABEL = re.compile(
-    r":\s+|(?<=[^\W\d])\s+[–—=-]\s+|(?<=\d)\s+[–—-]\s+(?=[^\W\d]|[\d.,]+\s*(?:[€$£%]|EUR|USD|euro))"
+    r":\s+|(?<=[^\W\d])\s+[–—=-]\s+(?!\d[\d:.]*\s?[ap]\.?m\b)|(?<=\d)\s+[–—-]\s+(?=[^\W\d]|[\d.,]+\s*(?:[€$£%]|EUR|USD|euro))"
 )
 _NO_LABEL = re.compile(
     r"(?:note|notes|important|examples?|warning|caution|tip|nb|attention|the)\b", re.IGNORECASE

@@ -72,7 +72,7 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         bare = _bare(item.text)
         alone = (
             not stem
-            or _ANNOUNCES.match(stem)
+            or (_ANNOUNCES.match(stem) and (has_verb(bare) or _SAYS.search(bare)))
             or (has_verb(bare) and bare[:1].isupper() and (is_whole(item.text) or _FOLLOWING.search(stem)))
         )
         if alone and not (RUNS_ON.search(stem) or _CONDITION.match(stem)):

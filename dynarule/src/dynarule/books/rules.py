@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import takewhile
 from os import PathLike
 from pathlib import Path
@@ -203,8 +204,12 @@ class _Document:
                 )
                 end += 1
             elif end == at + 1:
-                while end < len(blocks) and (block.kind == "item" or lists) and _is_below(blocks[end], block):
-                    end += 1
+                if block.text.endswith(":"):  # "Opening hours:", a line for each day
+                    for line in takewhile(_is_fragment, blocks[end:]):
+                        line.kind, lists = "item", True
+                pairs = zip(blocks[end:], [*blocks[end + 1 :], Block("heading", "", [])], strict=False)
+                if block.kind == "item" or lists:
+                    end += sum(1 for _ in takewhile(partial(_is_below, block), pairs))
                 self._sentences(block, blocks[at + 1 : end])
             at = end
         return self.rules
@@ -296,7 +301,7 @@ def _is_heading(block: Block, after: Block) -> bool:
     if after.kind == "table":
         return block.kind == "text" and (text.endswith(":") or not (has_verb(text) or is_whole(text)))
     if (
-        text.endswith((":", "-", "—"))
+        text.endswith((":", "-", "—", ","))
         or RUNS_ON.search(text)
         or has_verb(text)
         or is_whole(text.removesuffix("etc."))
@@ -304,13 +309,22 @@ def _is_heading(block: Block, after: Block) -> bool:
         return False
     lists = block.kind == "text" and after.kind == "item"
     below = after.kind == "text" or after.depth > block.depth
-    return lists or (
-        below and is_whole(after.text) and not re.search(r"\d|: |^no\b|^not\b", text, re.IGNORECASE)
+    whole = is_whole(after.text) or after.text.endswith(":")
+    return lists or (below and whole and not re.search(r"\d|: |^no\b|^not\b", text, re.IGNORECASE))
+
+
+def _is_fragment(block: Block) -> bool:
+    """Whether a text is no sentence, and leads in to nothing."""
+    return block.kind == "text" and not (
+        is_whole(block.text) or block.text.endswith(":") or has_verb(block.text)
     )
 
 
-def _is_below(item: Block, lead: Block) -> bool:
-    """Whether an item belongs to what stands above it."""
+def _is_below(lead: Block, pair: tuple[Block, Block]) -> bool:
+    """Whether the first of two blocks is an item of what stands above it, and no title of the second."""
+    item, after = pair
+    if item.kind == "item" and after.kind == "text" and _is_heading(item, after):
+        return False
     if item.kind != "item" or lead.kind != "item" or item.depth > lead.depth:
         return item.kind == "item"
     return lead.text.endswith(":") and item.text[:1].islower()

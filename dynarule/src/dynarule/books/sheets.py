@@ -19,13 +19,7 @@ from .tables import tables_of
 
 _DELIMITERS = ",;\t|"
 MOST_CELLS = 5_000_000
-_BOUNDS = {
-    "gte": "at least",
-    "lte": "at most",
-    "gt": "more than",
-    "lt": "less than",
-    "in": "one of",
-}
+_BOUNDS = {"gte": "at least", "lte": "at most", "gt": "more than", "lt": "less than", "in": "one of"}
 _FORMULA = re.compile(rb"</f>\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 """A formula whose value is not stored."""
 _LISTS = ("rules", "items", "policies", "statements", "sections", "clauses", "children")

@@ -138,6 +138,7 @@ def table_rules(
         return pairs, Columns(conditions=("first column",), outcomes=("second",))
     if even and not _is_header(header, [cells for _, cells in body]):
         header, body = [f"column {i}" for i in range(1, len(header) + 1)], rows
+    body = _ticked(body, len(header))
     names = [re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).lower() for name in header]
     given = {form: at for at, name in enumerate(header) for form in (name, name.lower())}
     for name in [*([text] if text else []), *(outcomes or ())]:
@@ -197,6 +198,21 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
 
 def _even(body: Sequence[Row], header: Sequence[str]) -> list[list[str]]:
     return [[*cells, *[""] * len(header)][: len(header)] for _, cells in body]
+
+
+def _ticked(body: Sequence[Row], width: int) -> list[Row]:
+    """Write "yes" for marks, and "no" for the blanks of a column of nothing but marks."""
+    ticks = {"x", "✓", "✔", "☑", "true", "yes"}
+    columns = [{cells[i].lower() for _, cells in body if i < len(cells)} for i in range(width)]
+    blank = ["no" if filled - {""} and filled - {""} <= ticks - {"yes", "true"} else "" for filled in columns]
+    says = dict.fromkeys(ticks, "yes") | {"false": "no", "no": "no"}
+    return [
+        (
+            line,
+            [says.get(cell.lower(), cell) or blank[i] for i, cell in zip(range(width), cells, strict=False)],
+        )
+        for line, cells in body
+    ]
 
 
 def _is_header(header: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
@@ -283,8 +299,6 @@ def _condition(name: str, cell: str) -> str:
         return cell
     if bound := _bound(cell):
         return f"{_phrase(name)} is {bound}"
-    if cell.lower() in ("yes", "true", "x", "✓", "no", "false"):
-        return f"{_phrase(name)} is {'yes' if cell.lower() in ('yes', 'true', 'x', '✓') else 'no'}"
     return f"{_phrase(name)} is {cell}"
 
 
@@ -297,4 +311,4 @@ def _bound(cell: str) -> str:
 def _phrase(name: str) -> str:
     """Return a column's name as words: "order_total" is "order total"."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])|_", " ", name).strip(" ?:")
-    return words if words.isupper() else words[:1].lower() + words[1:]
+    return words if words.partition(" ")[0][1:].isupper() else words[:1].lower() + words[1:]
