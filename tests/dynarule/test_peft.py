@@ -293,6 +293,17 @@ def test_layers_that_read_what_another_found_hold_nothing(tiny_model, tmp_path):
     RuleAdapter(PeftModel.from_pretrained(tiny_model("qwen2"), tmp_path))
 
 
+def test_every_adapter_of_the_repository_opens():
+    """What is said of an older file must stay true of those that were shipped."""
+    files = (Path(__file__).parents[2] / "benchmarks").glob("**/adapter_config.json")
+    folders = [path.parent for path in files if '"DYNARULE"' in path.read_text()]
+    assert (
+        [DynaRuleConfig.from_pretrained(folder).encoder.split("@")[0] for folder in folders].count("layers:2")
+        == len(folders)
+        > 9
+    )
+
+
 HUGE = 10**9
 
 
