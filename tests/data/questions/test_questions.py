@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import runpy
-from collections import Counter
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -76,24 +74,6 @@ def test_steps_are_the_proof(source):
             assert types == hops and row["n_hops"] == len(hops)
 
 
-SUM = re.compile(r"(\d+) ([-+]) (\d+) = (\d+)")
-PRODUCT = re.compile(r"(\d+) x (\d+) = (\d+)")
-
-
-def test_the_arithmetic_of_steps_is_right(source):
-    seen = Counter()
-    for _, _, query, answer, steps in source.scopes():
-        for step in steps:
-            for a, sign, b, c in SUM.findall(step["nl"]):
-                assert int(a) + int(sign + b) == int(c) == int(answer)
-                assert f"Has(x, {parse(query)[1][1]}, {a} {sign} {b} = {c})" in step["fol"]
-                seen["sum"] += 1
-            for a, b, c in PRODUCT.findall(step["nl"]):
-                assert int(a) * int(b) == int(c)
-                seen["product"] += 1
-    assert min(seen["sum"], seen["product"]) > 50
-
-
 def test_questions_tell_their_facts_and_ask_their_query_in_good_english(source):
     for row in source.questions:
         clauses = (
@@ -106,19 +86,3 @@ def test_questions_tell_their_facts_and_ask_their_query_in_good_english(source):
             assert clauses[-1].startswith("and ") and not re.search(r"[.?]", row["question"][:-1])
         for text in (row["question"], *(step["nl"] for step in row["steps"])):
             assert blemish(text) is None, (blemish(text), text)
-
-
-def test_every_shape_of_parallel_question_occurs():
-    for width in (3, 5, 8):
-        table = question_table(f"multi_rule_{width}", "test", "paper")
-        shapes = Counter(
-            tuple(len(p.split("+")) for p in row.split(" & ")) for row in table["skeleton"].to_pylist()
-        )
-        possible = {
-            shape for parts in (2, 3, 4) for shape in product((1, 2), repeat=parts) if sum(shape) == width
-        }
-        assert set(shapes) == possible
-        for parts in (2, 3, 4):  # where the pairs of rules stand does not matter
-            counts = [count for shape, count in shapes.items() if len(shape) == parts]
-            if len(counts) > 1:
-                assert max(counts) < 2.2 * min(counts)

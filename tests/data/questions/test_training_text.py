@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from ruleworld_data.questions import SEARCH_TOKEN, boxed, training_text
 
 ROW = {
@@ -48,8 +47,3 @@ def test_answers_have_the_names_that_the_steps_use():
     assert training_text(row, "fol").endswith(
         r"\boxed{meadow, subway tunnel, deeply desperate, 12, muddy fen}"
     )
-
-
-def test_other_representations_are_refused():
-    with pytest.raises(ValueError, match="must be 'nl' or 'fol', got 'NL'"):
-        training_text(ROW, "NL")

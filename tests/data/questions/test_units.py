@@ -46,27 +46,6 @@ def followers():
     return rules, following
 
 
-def test_skeletons_are_all_typed_paths():
-    """A hand-made list: what can follow what, and where a count needs an initial value."""
-    follows = {
-        "action2env": ["env2state"],
-        "action2attr": ["attrchange2attr"],
-        "action2state": ["state2attr"],
-        "env2state": ["state2attr"],
-        "state2attr": ["attrchange2attr"],
-    }
-    paths = {1: {(t,) for t in [*follows, "attrchange2attr", "entity2attr"]}}
-    for hops in (2, 3, 4):
-        paths[hops] = {(*p, t) for p in paths[hops - 1] for t in follows.get(p[-1], ())}
-    assert {s.path for s in SINGLE} == paths[1]
-    for hops in (2, 3, 4):
-        assert {s.path for s in MULTI_HOP[hops]} == paths[hops]
-        assert all(s.initial == ("rule" if s.path[-1].endswith("2attr") else None) for s in MULTI_HOP[hops])
-        assert sum(MULTI_HOP[hops].values()) == pytest.approx(1)
-    assert sum(SINGLE.values()) == pytest.approx(1) and sum(DOUBLE.values()) == pytest.approx(1)
-    assert len({s.name for s in SKELETONS}) == len(SKELETONS)
-
-
 @pytest.mark.parametrize("skeleton", SKELETONS, ids=lambda s: s.name)
 def test_chains_are_those_of_a_walk(world, followers, skeleton):
     rules, following = followers

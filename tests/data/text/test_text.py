@@ -21,8 +21,6 @@ from ruleworld_data.text import (
     parse_rule_nl,
 )
 from ruleworld_data.verify import parse_rule_table
-from ruleworld_data.verify.report import Findings
-from ruleworld_data.verify.rulebase import TableReader
 from ruleworld_data.world import load_vocabulary
 
 brute = runpy.run_path(str(Path(__file__).parents[1] / "brute_force.py"))
@@ -269,72 +267,6 @@ def test_facts_and_queries():
     assert parse_query("State(x, ?, Attack)") == Query("state", "x", "attack")
     assert parse_query("State(x, ?, In)") == Query("state", "x", "in")
     assert parse_query("State(x, ?, Has, Mineral_fur)") == Query("state_of_count", "x", "mineral fur")
-
-
-OTHERS = {
-    parse_facts: ["", "Tiny_cat(z)", "Tiny_cat(x) &Attack(x, y)", "Attack(x, x)", "In(x)"],
-    parse_query: [
-        "",
-        "Has(x, Mineral_fur)",
-        "In(z, ?)",
-        "State(x, ?)",
-        "Has(x, Mineral_fur, 3)",
-        "State(x, ?, In, Fur)",
-    ],
-}
-
-
-@pytest.mark.parametrize("parse", OTHERS)
-def test_other_facts_and_queries_are_refused(parse):
-    for text in OTHERS[parse]:
-        with pytest.raises(ValueError, match=r"cannot read the (?:fact|query)"):
-            parse(text)
-
-
-def table(cases, **changes):
-    columns = {
-        "id": pa.array(range(len(cases)), pa.int32()),
-        "fol": [c[0] for c in cases],
-        "nl": [c[1] for c in cases],
-    }
-    for half, side in (("premise", 0), ("conclusion", 1)):
-        columns[f"{half}_fol"] = [case[0].split(" => ")[side] for case in cases]
-        columns[f"{half}_nl"] = [case[1][3:-1].split(", ")[side] for case in cases]
-    for name in vars(cases[0][2]):
-        kind = pa.int8() if name in ("amount", "threshold") else pa.string()
-        columns[name] = pa.array([getattr(case[2], name) for case in cases], kind)
-    return pa.table(columns | changes)
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "check"),
-    [
-        ("fol", "Tiny_cat(A) => Has(Strong_horn, 15)", "rule_texts"),
-        ("fol", "Tiny_cat(A) -> Has(Strong_horn, 14)", "rule_fol"),
-        ("fol", None, "rule_fol"),
-        ("nl", "If A is a tiny cat, it has 14 strong horn.", "rule_nl"),
-        ("premise_nl", "A is a tiny dog", "rule_halves"),
-        ("conclusion_fol", None, "rule_halves"),
-        ("entity", "tiny dog", "rule_columns"),
-        ("role", "actor", "rule_columns"),
-        ("attribute", None, "rule_columns"),
-        ("threshold", 3, "rule_columns"),
-    ],
-)
-def test_a_changed_cell_is_found_and_named(column, value, check):
-    good = table(EXAMPLES)
-    values = good.column(column).to_pylist()
-    bad = good.set_column(
-        good.column_names.index(column),
-        column,
-        pa.array([value, *values[1:]], good.schema.field(column).type),
-    )
-    findings = Findings()
-    TableReader().read(bad.to_batches(), findings)
-    assert findings[check].failures == 1
-    assert "rule 0" in findings[check].examples[0]
-    with pytest.raises(ValueError, match="rule 0"):
-        parse_rule_table(bad)
 
 
 def test_a_table_without_fol_is_refused():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruleworld_data.world import Stream, keyed_integers, mix
+from ruleworld_data.world import Stream, mix
 
 # The first words of three streams. Every benchmark ever built depends on them: they never change.
 GOLDEN = {
@@ -44,13 +44,6 @@ def test_different_keys_give_different_streams(one, other):
     assert Stream(*one).words(4).tolist() != Stream(*other).words(4).tolist()
 
 
-def test_integers_are_uniform_and_bounded():
-    assert not unlikely(np.bincount(Stream("u").integers(12, 60_000), minlength=12))
-    bounds = np.arange(1, 1001)
-    drawn = Stream("v").integers(bounds, 1000)
-    assert (drawn >= 0).all() and (drawn < bounds).all()
-
-
 @pytest.mark.parametrize("n", [30, 6_000])
 def test_distinct_is_uniform_in_small_ranges(n):
     """As a set, and in its first place: both branches of the drawing."""
@@ -84,12 +77,3 @@ def splitmix(*values: int) -> int:
 def test_mix_is_a_function_of_each_row(pairs):
     wide, narrow = np.array([p[0] for p in pairs]), np.array([p[1] for p in pairs], dtype=np.int16)
     assert mix(7, wide, narrow).tolist() == [splitmix(7, *pair) for pair in pairs]
-
-
-def test_keyed_integers_are_uniform_functions_of_key_and_row():
-    rows = np.arange(24_000)
-    values = keyed_integers(("k", 1), 12, rows)
-    assert not unlikely(np.bincount(values, minlength=12))
-    assert values[::-1].tolist() == keyed_integers(("k", 1), 12, rows[::-1]).tolist()
-    other = keyed_integers(("k", 2), 12, rows)
-    assert not unlikely(np.bincount((values - other) % 12, minlength=12))
