@@ -258,7 +258,7 @@ class _Document:
         title = self.headings[-1][1] if self.headings else ""
         made, read_as = table_rules(block.rows, title=title, **self.columns)
         if made:
-            self.reading.tables.append((f"{self.source}{self.part}:{block.rows[0][0]}", str(read_as)))
+            self.reading.tables.append((f"{self.source}{self.part}:{block.rows[0][0]}", read_as))
         for line, text, *parts in made:
             if text:
                 self._add(text, line, *parts)

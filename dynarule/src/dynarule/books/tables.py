@@ -52,22 +52,6 @@ class TableRule(NamedTuple):
     conclusion: str | None = None
 
 
-class Columns(NamedTuple):
-    """How a table was read: its columns of rules, or of conditions and outcomes."""
-
-    text: str = ""
-    conditions: tuple[str, ...] = ()
-    outcomes: tuple[str, ...] = ()
-    matrix: bool = False
-
-    def __str__(self) -> str:
-        if self.matrix:
-            return "a matrix, a rule a cell"
-        if self.text:
-            return f"rules in column {self.text!r}"
-        return f"if {', '.join(self.conditions)}, then {', '.join(self.outcomes)}"
-
-
 def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
     """Return the tables of a sheet, and as texts what stands alone in its row: titles, names of groups, notes.
 
@@ -111,7 +95,7 @@ def _is_names(cells: Sequence[str], rows: Sequence[Row], titled: bool) -> bool:
 
 def table_rules(
     rows: Sequence[Row], text: str | None = None, outcomes: Sequence[str] | None = None, title: str = ""
-) -> tuple[list[TableRule], Columns]:
+) -> tuple[list[TableRule], str]:
     """Return the rules of a table and how its columns were read.
 
     Parameters
@@ -130,43 +114,44 @@ def table_rules(
     """
     rows = _one_header([(line, cells) for line, cells in rows if any(cells)])
     if not rows:
-        return [], Columns()
+        return [], ""
     header, body = rows[0][1], rows[1:]
     even = len({len(cells) for _, cells in rows}) == 1
     if even and len(header) == 2 and not (text or outcomes) and re.search(r"\d", header[1]):
         pairs = [TableRule(line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value]
-        return pairs, Columns(conditions=("first column",), outcomes=("second",))
+        return pairs, "if first column, then second"
     if even and not _is_header(header, [cells for _, cells in body]):
         header, body = [f"column {i}" for i in range(1, len(header) + 1)], rows
-    body = _ticked(body, len(header))
+    body = _ticked([(line, [*cells, *[""] * len(header)][: len(header)]) for line, cells in body])
+    cells_of = [cells for _, cells in body]
     names = [re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).lower() for name in header]
     given = {form: at for at, name in enumerate(header) for form in (name, name.lower())}
     for name in [*([text] if text else []), *(outcomes or ())]:
         if name.lower() not in given:
             raise ValueError(f"no column {name!r}; the columns are {header}")
-    columns = zip(*_even(body, header), strict=True)
-    longest = max(((sum(map(len, cells)) / len(body), i) for i, cells in enumerate(columns)), default=(0, 0))
+    lengths = [sum(map(len, column)) / len(body) for column in zip(*cells_of, strict=True)]
+    longest = max(((length, i) for i, length in enumerate(lengths)), default=(0, 0))
     texts = [given[text.lower()]] if text else [i for i, name in enumerate(names) if name in TEXT_NAMES]
     split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
     if not (texts or outcomes or split) and (longest[0] > 40 or len(header) == 1):
         texts = [longest[1]]
     if texts and not (text or split) and {*re.findall(r"\w+", " ".join(names))} & OUTCOME_NAMES:
-        said = [cells[texts[0]] for cells in _even(body, header)]
+        said = [cells[texts[0]] for cells in cells_of]
         texts = texts if sum(map(is_whole, said)) > len(said) / 2 else []  # else an offence, and its fine
     if texts and not outcomes:
-        return list(_texts(header, body, texts[0])), Columns(text=header[texts[0]])
+        return list(_texts(names, body, texts[0])), f"rules in column {header[texts[0]]!r}"
     corner = header[0]
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
-        return list(_matrix(header, body, title)), Columns(matrix=True)
+        return list(_matrix(header, body, title)), "a matrix, a rule a cell"
     kept = [i for i, name in enumerate(names) if name.strip(" .#") not in _COUNTER]
     kept = [i for i in kept if names[i] not in _NOTES or len(kept) < 3]
-    last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, _even(body, header), kept)
+    last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, kept)
     first = [i for i in kept if i not in last]
     first = [i for i in first if names[i] in PREMISE_NAMES] or first
     if len(first) == 1 and names[first[0]] in ALONE_NAMES:
         header = ["if" if i == first[0] else name for i, name in enumerate(header)]
-    read_as = Columns(conditions=tuple(header[i] for i in first), outcomes=tuple(header[i] for i in last))
-    return list(_decisions(header, body, first, last)), read_as
+    if_, then = (", ".join(header[i] for i in columns) for columns in (first, last))
+    return list(_decisions(header, body, first, last)), f"if {if_}, then {then}"
 
 
 def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> Sequence[int]:
@@ -196,21 +181,14 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
     return [i for i in kept[start:] if i not in bounded]
 
 
-def _even(body: Sequence[Row], header: Sequence[str]) -> list[list[str]]:
-    return [[*cells, *[""] * len(header)][: len(header)] for _, cells in body]
-
-
-def _ticked(body: Sequence[Row], width: int) -> list[Row]:
+def _ticked(body: Sequence[Row]) -> list[Row]:
     """Write "yes" for marks, and "no" for the blanks of a column of nothing but marks."""
-    ticks = {"x", "✓", "✔", "☑", "true", "yes"}
-    columns = [{cells[i].lower() for _, cells in body if i < len(cells)} for i in range(width)]
-    blank = ["no" if filled - {""} and filled - {""} <= ticks - {"yes", "true"} else "" for filled in columns]
-    says = dict.fromkeys(ticks, "yes") | {"false": "no", "no": "no"}
+    marks = {"x", "✓", "✔", "☑"}
+    columns = zip(*([cell.lower() for cell in cells] for _, cells in body), strict=True)
+    blank = ["no" if {*column} - {""} and {*column} <= {*marks, ""} else "" for column in columns]
+    says = dict.fromkeys(marks, "yes") | {"true": "yes", "false": "no"}
     return [
-        (
-            line,
-            [says.get(cell.lower(), cell) or blank[i] for i, cell in zip(range(width), cells, strict=False)],
-        )
+        (line, [says.get(cell.lower(), cell) or no for cell, no in zip(cells, blank, strict=True)])
         for line, cells in body
     ]
 
@@ -226,16 +204,14 @@ def _is_header(header: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     return all(len(cell) < 50 and not (cell.endswith(".") and cell.count(" ") > 1) for cell in header)
 
 
-def _texts(header: Sequence[str], body: Sequence[Row], column: int) -> Iterator[TableRule]:
-    names = [name.lower() for name in header]
+def _texts(names: Sequence[str], body: Sequence[Row], column: int) -> Iterator[TableRule]:
     whole = [
-        next((i for i, n in enumerate(names) if n in known), None) for known in (PREMISE_NAMES, THEN_NAMES)
+        next((i for i, n in enumerate(names) if n in known and i != column), None)
+        for known in (PREMISE_NAMES, THEN_NAMES)
     ]
     for line, cells in body:
-        cells = [*cells, *[""] * len(header)]
         if cells[column]:
-            premise, conclusion = (None if i is None or i == column else cells[i] or None for i in whole)
-            yield TableRule(line, cells[column], premise, conclusion)
+            yield TableRule(line, cells[column], *(None if i is None else cells[i] or None for i in whole))
 
 
 def _one_header(rows: list[Row]) -> list[Row]:
@@ -279,7 +255,6 @@ def _decisions(
     header: Sequence[str], body: Sequence[Row], first: Sequence[int], last: Sequence[int]
 ) -> Iterator[TableRule]:
     for line, cells in body:
-        cells = [*cells, *[""] * len(header)]
         conditions = [_condition(header[i], cells[i]) for i in first if cells[i].lower() not in _ANY]
         effects = [_effect(header[i], cells[i]) for i in last if cells[i] not in _ANY]
         premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
