@@ -380,6 +380,11 @@ def test_errors_are_one_line(cli, files):
     assert "no rules at" in refused(served(folder, rules="none"))
     for file, content in (("config.json", "[" * 100_000), ("model.safetensors", "x" * 99)):
         assert "cannot load the model" in refused(damaged("model", file, content))
+    hurt = damaged("model", "config.json", (folder / "model" / "config.json").read_text())
+    whole = load_file(folder / "model" / "model.safetensors")
+    part = {name: value for name, value in whole.items() if "layers.0.mlp.up" not in name}
+    save_file(part, folder / "hurt" / "model.safetensors", {"format": "pt"})
+    assert "1 weights are missing, such as model.layers.0.mlp.up_proj.weight" in refused(hurt)
     assert "damaged" in refused(damaged("adapter", "adapter_config.json", "[" * 100_000))
     assert "trained with 'minilm@1'" in refused([*served(folder), "--encoder", "bge"])
     (weights,) = (folder / "adapter").glob("*.safetensors")

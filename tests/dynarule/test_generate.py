@@ -251,8 +251,16 @@ def test_what_is_no_question_is_refused(bank, ready):
             call("w1 w2")
     with pytest.raises(ValueError, match="prompt 0 has 300 tokens, the model reads 256 at most"):
         generate(model, tokenizer, bank, ["w1 " * 300])
+    with pytest.raises(
+        ValueError, match="prompt 0 has a token of id 97, the model knows 97; load the tokenizer"
+    ):
+        tokenizer.add_tokens([f"x{i}" for i in range(7)])
+        generate(model, tokenizer, bank, ["x6"])
     answers = generate(model, tokenizer, bank, ["w1 " * 250, "w2 " * 253, "w3 " * 256], max_new_tokens=10**9)
     assert [len(answer.token_ids) for answer in answers] == [6, 3, 1]
+    model.model.norm.weight.data[0] = torch.nan
+    with pytest.raises(ValueError, match="the model computes NaN in float32: its weights are damaged"):
+        generate(model, tokenizer, bank, ["w1"])
 
 
 def test_control_tokens_that_a_question_or_a_rule_spells_are_text(tiny_model, tiny_tokenizer):

@@ -141,6 +141,11 @@ def generate(
     for i, ids in enumerate(encoded):
         if longest and len(ids) > longest:
             raise ValueError(f"prompt {i} has {len(ids):,} tokens, the model reads {longest:,} at most")
+        if max(ids) >= model.config.vocab_size:  # type: ignore[union-attr, operator]
+            raise ValueError(
+                f"prompt {i} has a token of id {max(ids):,}, the model knows {model.config.vocab_size:,}; load the "  # type: ignore[union-attr]
+                "tokenizer that belongs to the model"
+            )
     pad, ends = pad_id(model, tokenizer), _end_ids(model, tokenizer, options)
     named = _names_a_cache(model, options)
     answers: list[Generation] = []
@@ -163,7 +168,7 @@ def generate(
                 max_new_tokens=min(max_new_tokens, max(rooms)),
                 do_sample=do_sample,
                 pad_token_id=pad,
-                logits_processor=[*processors, *searches],
+                logits_processor=[_finite, *processors, *searches],
                 stopping_criteria=[*criteria, *([refusals] if refusals else [])],
                 **({} if cache is None else {"past_key_values": cache}),
                 **(_GREEDY if not do_sample else {}) | options | {"eos_token_id": ends or None},
@@ -188,6 +193,16 @@ def generate(
 
 # Sampling settings in a model's generation_config would only bring a warning.
 _GREEDY = {"temperature": None, "top_p": None, "top_k": None}
+
+
+def _finite(input_ids: Tensor, scores: Tensor) -> Tensor:
+    """Refuse to write noise (a logits processor): of NaN any token could be the most likely one."""
+    if bool(scores.isnan().any()):
+        raise ValueError(
+            f"the model computes NaN in {str(scores.dtype).removeprefix('torch.')}: its weights are damaged, or too "
+            "large for its dtype; copy it again, or load it in bf16 or fp32"
+        )
+    return scores
 
 
 _HEADER = re.compile(r"\[\s*Step\s*(?!1\s*\])\d[\d\s]*\]$")

@@ -311,7 +311,10 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None, dtype: str = 
     logging.disable_progress_bar()
     tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder or folder))  # an adapter adds a token
     device = chosen_device()
-    model = _opened("AutoModelForCausalLM", folder, dtype=dtype or usual_dtype(folder, device != "cpu"))
+    dtype = dtype or usual_dtype(folder, device != "cpu")
+    model, loaded = _opened("AutoModelForCausalLM", folder, dtype=dtype, output_loading_info=True)
+    if missing := sorted(loaded["missing_keys"]):  # they would be drawn at random
+        raise ValueError(f"{folder} lacks {len(missing)} weights, such as {missing[0]}; copy the model again")
     # Of how a checkpoint wants to be decoded only its ends count: all models decode alike.
     ends = ("bos_token_id", "eos_token_id", "pad_token_id")
     model.generation_config = GenerationConfig(

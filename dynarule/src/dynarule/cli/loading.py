@@ -53,7 +53,12 @@ def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any
     source = adapter if adapter is not None and (adapter / "tokenizer_config.json").is_file() else name
     try:
         tokenizer = load_tokenizer(source)
-        model: Any = AutoModelForCausalLM.from_pretrained(name, dtype="auto", trust_remote_code=False)
+        model: Any
+        model, loaded = AutoModelForCausalLM.from_pretrained(
+            name, dtype="auto", trust_remote_code=False, output_loading_info=True
+        )
+        if missing := sorted(loaded["missing_keys"]):
+            raise ValueError(f"{len(missing)} weights are missing, such as {missing[0]}: copy it again")
     except Exception as error:  # whatever a damaged folder makes of a library's loader
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(
