@@ -53,11 +53,11 @@ def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any
     source = adapter if adapter is not None and (adapter / "tokenizer_config.json").is_file() else name
     try:
         tokenizer = load_tokenizer(source)
-        model: Any
-        model, loaded = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             name, dtype="auto", trust_remote_code=False, output_loading_info=True
         )
-        if missing := sorted(loaded["missing_keys"]):
+        model, report = loaded
+        if missing := sorted(report["missing_keys"]):  # they would be drawn at random
             raise ValueError(f"{len(missing)} weights are missing, such as {missing[0]}: copy it again")
     except Exception as error:  # whatever a damaged folder makes of a library's loader
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
