@@ -284,14 +284,11 @@ def _has_answer(tokenizer: Any, prompt: str) -> bool:
     """Say whether a text was written by the chat template from more than one question."""
     if not getattr(tokenizer, "chat_template", None):
         return False
-    words = ("\ue001", "\ue002", "\ue003")
-    turns = [
-        {"role": role, "content": word}
-        for role, word in zip(("user", "assistant", "user"), words, strict=True)
-    ]
+    roles = {"\ue001": "user", "\ue002": "assistant", "\ue003": "user"}
+    turns = [{"role": role, "content": word} for word, role in roles.items()]
     try:
         written = tokenizer.apply_chat_template(turns, tokenize=False)
-        answer, question = (written.split(one)[1].split(next)[0] for one, next in pairwise(words))
+        answer, question = (written.split(one)[1].split(next)[0] for one, next in pairwise(roles))
     except Exception:  # a template is a program, and need not know a second question
         return False
     marks = as_text(tokenizer, question) != question  # else it could be anything

@@ -72,10 +72,7 @@ def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
 
 
 class _Hook:
-    """A hook for the thread that attached the memory, which no copy of the model takes along.
-
-    A block's may also run in a thread of autograd, where checkpointing computes it again.
-    """
+    """A hook for the thread that attached the memory; a block's may run in autograd's too, under checkpointing."""
 
     def __init__(self, run: Callable[..., Any], block: bool = False) -> None:
         self.run, self.block, self.thread = run, block, get_ident()
