@@ -65,6 +65,7 @@ class AdapterRecipe:
     plain: int = 0  # questions in plain English besides, where rules are in English
     top_k: int = 100  # rules kept in every layer (DynaRule, SR-KI)
     memory: dict[str, Any] = field(default_factory=dict)  # other settings of the rule memory
+    arguments: dict[str, Any] = field(default_factory=dict)  # of transformers' TrainingArguments
     confidence_layer: int | None = None  # of the retrieval loss; None: by entropy after stage 1
     encoder: str = "minilm"  # of the rules: minilm, a sentence encoder, or layers:N of the base
 
@@ -98,7 +99,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
     CONFIGS[method](1, **memory)  # refuses an impossible setting before rules are encoded
     base = base_folder(model_name)
     model, tokenizer = load_fresh(base)
-    model.to(getattr(torch, recipe.dtype))
+    model.float()
     # no card names a folder of this machine, nor takes it for a name on a hub
     model.name_or_path = model.config.name_or_path = f"./{Path(model_name).name}"
     mark = step_mark(model_name, tokenizer)
@@ -113,6 +114,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
             raise ValueError(f"{out} holds another training, see {started}; give another --out")
         write_whole(started, text)
         bank, rows, held_out = training_data(recipe, form, model, tokenizer)
+        model.to(getattr(torch, recipe.dtype))  # rules are embedded in float32, as when it serves
         row_of = {name: row for row, name in enumerate(bank.ids)}
         data = {"held_out": held_out, "resume": True}
         torch.manual_seed(recipe.training_seed)
@@ -120,6 +122,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
         if method == PLUS:
             adapter.config.search_token = mark
         if recipe.begin is not None:
+            adapter.float()  # a base in halves would round what finds rules
             adapter.load(base.parent / f"{recipe.begin}-{form}")
         curve, searching = None, False
         for number, plan in enumerate(plans, 1):
@@ -143,7 +146,9 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
                 continue
             every = max(1, -(-recipe_steps(plan, len(rows)) // EVALUATIONS))
             when = {"eval_strategy": "steps", "eval_steps": every, "save_steps": every}
-            options = when | {"callbacks": [LogLines()], "use_cpu": model.device.type == "cpu"}
+            options = (
+                when | {"callbacks": [LogLines()], "use_cpu": model.device.type == "cpu"} | recipe.arguments
+            )
             train(*stage, **data, encoder=encoder, curve=curve, **options)
         with replaced_folder(out / "adapter") as new:
             for path in (out / str(len(plans))).iterdir():

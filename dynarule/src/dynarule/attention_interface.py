@@ -74,7 +74,7 @@ def attention_forward(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     out = attend(query, key, value, attention_mask, attended_rules, scale, dropout)
     out = out.transpose(1, 2).contiguous()
-    if attended_rules.visible_BTR is not None:
+    if attended_rules.visible_BTR is not None and not torch.is_grad_enabled():
         seen_BT = attended_rules.visible_BTR.any(-1)
         if not bool(seen_BT.all()):  # a token that sees no rule is the base model's, to the last bit
             out = torch.where(seen_BT[:, :, None, None], out, base()[0])

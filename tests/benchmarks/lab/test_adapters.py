@@ -8,9 +8,18 @@ from dataclasses import replace
 import adapters
 import pytest
 import torch
-from adapters import CONFIGS, PLUS, AdapterRecipe, inherit_header, plans_of, read_recipe, train_adapter
+from adapters import (
+    CONFIGS,
+    PLUS,
+    WEIGHTS,
+    AdapterRecipe,
+    inherit_header,
+    plans_of,
+    read_recipe,
+    train_adapter,
+)
 from rwbench.backends.local import Local, load_fresh
-from rwbench.methods.plus import DynaRulePlus
+from rwbench.methods.plus import DynaRulePlus, RuleVectors
 from rwbench.models import adapter_folder, step_mark
 from rwbench.models.reader import load_reader
 from rwbench.run.data import DataSource, select
@@ -21,6 +30,7 @@ from dynarule import DynaRuleConfig
 
 from .conftest import LAB
 
+VECTORS = "rule-vectors"  # of DynaRule+'s search, read as the paper does
 QUICK = {"max_steps": 2, "batch_size": 4, "accumulation": 1}
 FOUND = {"stage": "retrieval", "max_steps": 4, "batch_size": 8, "pool_size": 30, "evaluate_every": 2}
 STAGES = ({"stage": 1, "pool_size": (20, 40)} | QUICK, {"stage": 2, "pool_size": (40, 60)} | QUICK)
@@ -85,6 +95,19 @@ def test_finding_alone_makes_an_adapter_that_answers_among_rules(own, tmp_path):
         answers = list(chosen.answer([(pool, question) for question in questions], 3))
         found = [ids for answer in answers for ids in answer.retrieved]
         assert found and all(1 <= len(ids) <= kept and set(ids) <= set(pool.ids) for ids in found)
+    reading = QUICK | {
+        "stage": 1,
+        "pool_size": (20, 40),
+        "additions": {"steps": {"beside": 2.0}, "whiten": {}},
+    }
+    vectors = memory | {"reading": "vector", "shared_after": True}
+    recipe = replace(recipe, begin=PLUS, stages=(reading,), dtype="bfloat16", memory=vectors, plain=0)
+    trained = load_file(train_adapter(recipe, str(own), PLUS, "nl", tmp_path / "v") / WEIGHTS)
+    for name, value in load_file(folder / WEIGHTS).items():  # it searches as the adapter that it began from
+        assert ".q." in name or ".v." in name or torch.equal(trained[name], value), name
+    shutil.copytree(tmp_path / "v/adapter", own / "rule-vectors-nl")
+    (answer,) = RuleVectors.of(Local.of(str(own)), "nl", max_new_tokens=12).answer([(pool, questions[0])], 3)
+    assert answer.retrieved and all(set(ids) <= set(pool.ids) for ids in answer.retrieved)
     load_reader.cache_clear()
 
 
@@ -111,11 +134,11 @@ def test_a_late_stage_that_cannot_be_is_refused_before_the_first_begins(tmp_path
 
 @pytest.mark.parametrize("path", (LAB.parent / "adapters").glob("*.toml"), ids=lambda path: path.stem)
 def test_recipes_can_be_trained(path):
-    method = PLUS if "plus" in path.stem else path.stem.partition("-")[0]
+    method = PLUS if "plus" in path.stem or path.stem == VECTORS else path.stem.partition("-")[0]
     assert all(plans_of(read_recipe(path, form), method) for form in ("fol", "nl"))
 
 
-SHIPPED = [(method, form) for method in CONFIGS for form in ("fol", "nl")]
+SHIPPED = [(method, form) for method in (*CONFIGS, VECTORS) for form in ("fol", "nl")]
 FOLDERS = {f"{method}-{form}": adapter_folder("tiny", method, form) for method, form in SHIPPED}
 FOLDERS |= {folder.name: folder for folder in (LAB.parent / "results/seeds").glob("*-seed-*")}
 FOLDERS |= {folder.name: folder for folder in (LAB.parent / "results/seeds").glob("*-minilm-*")}
@@ -130,10 +153,10 @@ def test_adapters_are_of_the_recipes_in_the_repository(name):
     method, form = re.sub("-minilm|-seed-[0-9]+|-smollm2", "", name).rsplit("-", 1)
     stem = method.removeprefix("dynarule-") + ("-smollm2" if "smollm2" in name else "")
     recipe = read_recipe(LAB.parent / f"adapters/{stem}.toml", form)
-    assert plans_of(recipe, method)
+    assert plans_of(recipe, PLUS if method == VECTORS else method)
     if "minilm" in name:
         recipe = replace(recipe, encoder=recipe.encoder.replace("layers:2", "minilm"))
-    said = json.loads((FOLDERS[name] / "adapters.json").read_text())
+    said = {"arguments": {}} | json.loads((FOLDERS[name] / "adapters.json").read_text())
     written = {"plain": 0, "memory": {}} | json.loads(json.dumps(vars(recipe)))
     for settings in (said, written):
         later = CHOSEN_LATER if "smollm2" in name else ()

@@ -75,6 +75,17 @@ class DynaRulePlus(Memory):
 
 
 @component
+class RuleVectors(DynaRulePlus):
+    """The paper's memory with DynaRule+'s search: a rule is one key and one value a layer, and its text is never read.
+
+    It shows what reading one vector a rule costs, once the right rules are found.
+    """
+
+    name = "rule-vectors"
+    title = "Rule vectors, found by DynaRule+"
+
+
+@component
 class Searched(DynaRulePlus):
     """DynaRule+ with another search in the place of its own: what that finds is read in the same way, by its scores.
 

@@ -9,7 +9,7 @@ from ..backends import Backend
 from ..methods import Method
 from ..methods.ircot import IRCoT
 from ..methods.memory import SRKI, DynaRule, KBLaM
-from ..methods.plus import DynaRulePlus
+from ..methods.plus import DynaRulePlus, RuleVectors
 from ..methods.prompting import Prompting
 from ..methods.rag import RAG
 from ..methods.react import ReAct
@@ -54,11 +54,10 @@ def rule_memory(options: Options, form: str, size: int, **changes: Any) -> list[
 
 
 def all_memory(options: Options, form: str, size: int) -> list[Method]:
-    """Return every method of rule memory; DynaRule+ without its look-ahead as well."""
+    """Return every method of rule memory; DynaRule+ without its look-ahead, and with the paper's memory, as well."""
+    ours = ((DynaRulePlus, {"lookahead": 0}), (RuleVectors, {}), (DynaRulePlus, {}))
     return rule_memory(options, form, size) + [
-        DynaRulePlus.of(model, form, lookahead=levels)
-        for model in options.local_models
-        for levels in (0, None)
+        kind.of(model, form, **changes) for model in options.local_models for kind, changes in ours
     ]
 
 

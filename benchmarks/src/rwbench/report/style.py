@@ -27,6 +27,7 @@ class Style:
 
 STYLES = {
     "dynarule-plus": Style("#d55e00", "o"),
+    "rule-vectors": Style("#d55e00", "o", "-."),
     "dynarule": Style("#d55e00", "o", "--"),
     "kblam": Style("#e69f00", "s", "--"),
     "srki": Style("#aa4499", "D", "--"),

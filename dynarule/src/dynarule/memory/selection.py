@@ -102,6 +102,10 @@ def check_bank(adapter: RuleAdapter, bank: RuleBank) -> None:
 
 
 def project(projection: RuleProjection, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Project embeddings of rules (..., P) to a layer's keys and values (..., F), in the adapter's dtype."""
-    dtype = projection.k.weight.dtype
-    return projection.keys(keys.to(dtype)), projection.values(values.to(dtype))
+    """Project embeddings of rules (..., P) to a layer's keys and values (..., F), in the adapter's dtype.
+
+    Without autocast: embeddings are much alike, and halves would round away what tells one rule from the next.
+    """
+    with torch.autocast(keys.device.type, enabled=False):
+        dtype = projection.k.weight.dtype
+        return projection.keys(keys.to(dtype)), projection.values(values.to(dtype))

@@ -152,7 +152,8 @@ class TrainingMemory(LayerMemory):
         if self.steps is not None:  # stage 1 keeps the same rules in every layer
             self._of_steps = self._of_steps or self._as_found(rows_BK, self.steps)
             visible_BTK, shift = self._of_steps
-        return projection.heads(key_BKF), projection.heads(value_BKF), visible_BTK, shift
+        key_BHKD, value_BHKD = (projection.heads(side.to(query_BHTD)) for side in (key_BKF, value_BKF))
+        return key_BHKD, value_BHKD, visible_BTK, shift
 
     def _as_found(self, rows_BK: Tensor, steps: Mapping[str, float]) -> tuple[Tensor, Tensor]:
         """Return what a search before each step may have kept, and by how much each rule is weighed down.

@@ -19,7 +19,7 @@ ADDITIONS: dict[str, dict[str, float]] = {
     "muon": {"value_rate": 1.0},
     "sorted_batches": {},
     "steps": {"beside": 0.0, "from": 3.0, "to": 8.0, "spread": 0.0},
-    "whiten": {"floor": 0.01},
+    "whiten": {},
 }
 """What the paper does not do, with the defaults of its settings.
 

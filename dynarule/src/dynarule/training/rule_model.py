@@ -72,7 +72,7 @@ class RuleModel(nn.Module):
             for parameter in projection.trained_to_read():
                 parameter.requires_grad_(True)
         if "whiten" in recipe.additions:
-            whiten(self.projections, bank, recipe.additions["whiten"]["floor"])
+            whiten(self.projections, bank)
         steps = recipe.additions.get("steps") if recipe.stage == 1 else None
         self.memory = TrainingMemory(
             adapter, recipe.pool_queries == "prompt", recipe.stage == 1, recipe.negatives == "pool", steps

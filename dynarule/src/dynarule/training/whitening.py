@@ -35,10 +35,10 @@ class _White(nn.Module):
         return torch.linalg.solve(self.white_PP, weight, left=False)
 
 
-def whiten(projections: Iterable[Any], bank: RuleBank, floor: float) -> None:
+def whiten(projections: Iterable[Any], bank: RuleBank) -> None:
     """Let the trained key and value projections learn for a bank's embeddings whitened; they stay the same maps."""
     for name, table_MP in (("k", bank.keys_MP), ("v", bank.values_MP)):
-        white_PP = whitening(table_MP, floor) * math.sqrt(table_MP.shape[1])
+        white_PP = whitening(table_MP) * math.sqrt(table_MP.shape[1])
         for projection in projections:
             linear = getattr(projection, name, None)
             if linear is not None and linear.weight.requires_grad:
@@ -53,15 +53,15 @@ def fold(projections: Iterable[Any]) -> None:
                 remove_parametrizations(linear, "weight")
 
 
-def whitening(embeddings_MP: Tensor, floor: float = FLOOR, block: int = 65_536) -> Tensor:
+def whitening(embeddings_MP: Tensor, block: int = 65_536) -> Tensor:
     """Return the symmetric (P, P) matrix, fp32, that gives embeddings the same variance in all directions.
 
-    Their mean square is one afterwards. Directions below ``floor`` of the mean square stay smaller: they are noise.
+    Their mean square is one afterwards. Directions below `FLOOR` of the mean variance stay smaller: they are noise.
     """
     width = embeddings_MP.shape[1]
     moment_PP = torch.zeros(width, width, dtype=torch.float64, device=embeddings_MP.device)
     for rows in embeddings_MP.split(block):
         moment_PP += (rows.float().T @ rows.float()).double()
     variance_P, axes_PP = torch.linalg.eigh(moment_PP / len(embeddings_MP))
-    floored_P = variance_P.clamp_min(0) + floor * variance_P.mean()
+    floored_P = variance_P.clamp_min(0) + FLOOR * variance_P.mean()
     return ((axes_PP / (width * floored_P).sqrt()) @ axes_PP.T).float()
