@@ -107,6 +107,8 @@ def test_what_means_something_else_goes_to_the_library(
     (tmp_path / "ruleworld").mkdir()
     factory("ruleworld")
     assert asked == [*calls, (("ruleworld",), {})]
+    with pytest.raises(RuntimeError, match="has no function dataset_module_factory; this release"):
+        register.patch(types.ModuleType("datasets.load"))
 
 
 def test_hash_covers_every_file_of_the_package(tmp_path: Path) -> None:

@@ -244,6 +244,16 @@ def test_what_is_no_answer_is_refused_with_words() -> None:
         exact_match("12", ["1", "2"])
 
 
+# A set or a mapping has answers in no order, and would be scored by chance.
+@pytest.mark.parametrize(
+    "odd", [None, 1, {"1": 0}, {"1"}, iter("1"), [1], b"1", [["1"]]], ids=lambda odd: type(odd).__name__
+)
+def test_answers_are_lists_of_texts(odd: object) -> None:
+    for prediction, gold in ((odd, ["1"]), (["1"], odd)):
+        with pytest.raises(ValueError, match="must be a list of texts, got"):
+            exact_match(prediction, gold)  # type: ignore[arg-type]
+
+
 # --- retrieval ---
 
 

@@ -7,7 +7,7 @@ and pinned by tests.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..spec import UNKNOWN
@@ -160,7 +160,7 @@ def exact_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
     Raises
     ------
     ValueError
-        If the gold list is empty or either argument is one string instead of a list.
+        If the gold list is empty, or either argument is no list of texts.
     """
     return _share(_matches(prediction, gold))
 
@@ -187,6 +187,10 @@ def _matches(prediction: Sequence[str], gold: Sequence[str]) -> list[bool]:
             raise ValueError(
                 f"{name} must be a list of answers, got the string {answers!r}; use split_answers on it"
             )
+        # A set, or a mapping, has no first answer to be compared with the first.
+        listed = hasattr(answers, "__getitem__") and hasattr(answers, "__len__")
+        if not listed or isinstance(answers, Mapping) or not all(isinstance(one, str) for one in answers):
+            raise ValueError(f"{name} must be a list of texts, got {answers!r:.60}")
     if len(gold) == 0:
         raise ValueError("gold has no answers; every question has at least one")
     if len(prediction) != len(gold):
