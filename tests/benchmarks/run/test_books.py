@@ -106,6 +106,7 @@ def test_a_book_of_ones_own_is_asked_with_every_method(own, model_folder, tmp_pa
     assert subtask == "unknown_my_book"  # so refusals are scored
     known, unknown = source.questions(subtask, "test")
     assert (known.gold, unknown.gold, unknown.answers) == ((1,), (), ("unknown",))
+    assert unknown.id == "unknown_my_book-002"  # by which a run that was begun goes on
     specs = recipes.get("book")(Options(source, models=(Local.of(str(model_folder)),)))
     named = {spec.method["name"] for spec in specs}
     assert named >= {"retrieve", "prompting", "rag", "stepwise", "dynarule-plus"}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ruleworld_data.spec import UNKNOWN, data_version
 
@@ -39,6 +39,7 @@ class BookSource(DataSource):
     """
 
     books: tuple[str, ...] = BOOKS
+    _digits: ClassVar[int] = 2  # of a question's number in its id
 
     @property
     def data(self) -> str:
@@ -108,7 +109,7 @@ class BookSource(DataSource):
                 steps.append(
                     {"rule_ids": [number_of[name] for name in ids], "nl": step.get("text", ""), "fol": ""}
                 )
-            names = {"id": f"{book}-{number:02}", "subtask": book, "world_id": book, "fold": 0}
+            names = {"id": f"{book}-{number:0{self._digits}}", "subtask": book, "world_id": book, "fold": 0}
             made.append(row | names | {"steps": steps})
         return made
 
@@ -118,6 +119,7 @@ class OwnBook(BookSource):
     """The rule book in ``folder``; its rules are numbered from 0, whatever their ids are."""
 
     books: tuple[str, ...] = ()
+    _digits: ClassVar[int] = 3
 
     @classmethod
     def open(cls, folder: Path) -> OwnBook:
