@@ -66,10 +66,11 @@ def test_show_prints_question_rules_and_proof_or_json():
 
 def test_cells_of_tables_do_not_reach_the_terminal():
     """Skeleton names of `stats` come from a build's files, which may be anyone's."""
-    assert show.table_text(["skeleton", "n"], [["a\x1b[2J", 1234]]).splitlines() == [
+    assert show.table_text(["skeleton", "n"], [["a\x1b[2J", 1234], ["?", 5]]).splitlines() == [
         "| skeleton |     n |",
         "| -------- | ----: |",
         "| a\\x1b[2J | 1,234 |",
+        "| ?        |     5 |",
     ]
 
 

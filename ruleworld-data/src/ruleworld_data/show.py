@@ -108,7 +108,7 @@ def table_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
     body = [[f"{cell:,}" if isinstance(cell, int) else printable(str(cell)) for cell in row] for row in rows]
     columns = list(zip(head, *body, strict=True))
-    sides = ["<" if all(cell[:1].isalpha() for cell in column) else ">" for column in columns]
+    sides = ["<" if any(cell[:1].isalpha() for cell in below) else ">" for _, *below in columns]
     widths = [max(map(len, column)) for column in columns]
     rule = [
         "-" * (width - 1) + ("-" if side == "<" else ":") for side, width in zip(sides, widths, strict=True)
