@@ -58,7 +58,7 @@ def test_whitened_projections_step_as_if_embeddings_varied_alike(case):
     *_, adapter, _, bank = case
     linear, rate = adapter.projections()[0].v.requires_grad_(True), 0.1
     before, gradient = linear.weight.detach().clone(), torch.randn(linear.weight.shape)
-    whiten([adapter.projections()[0]], bank, FLOOR)
+    whiten([adapter.projections()[0]], bank)
     linear.weight.backward(gradient)
     trained = linear.parametrizations.weight.original
     with torch.no_grad():
