@@ -51,7 +51,7 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _TRAILING = re.compile(
-    r"(?<![;.?]),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except(?! that)\s|without\s|"
+    r"(?<![;.?])(?<!\bnot),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except(?! that)\s|without\s|"
     r"(?:(?:only|even)\s+)?(?:if|when|whenever|unless|while|as long as|so long as|as soon as|until|before|after|where|"
     r"(?<!\bat )once(?! (?:an?|per|every|each|in|more)\b)|subject to|in case|in the event|"
     r"(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) "

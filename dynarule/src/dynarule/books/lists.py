@@ -112,7 +112,8 @@ def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:
         or (runs and has_verb(f"it {text.partition(' ')[0].lower()}"))
     ):
         mark = ""
-    return f"{stem}{mark} {text if mark == ':' else _lower(text)}" + ("" if text.endswith(":") else ".")
+    end = "" if text.endswith((":", "!", "?")) else "."
+    return f"{stem}{mark} {text if mark == ':' else _lower(text)}{end}"
 
 
 def _bare(text: str) -> str:

@@ -43,7 +43,8 @@ _OPENER = re.compile(
 _TITLED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|messrs|st)\.$", re.IGNORECASE)
 IMPRINT = re.compile(
     r"(?:©|\(c\) \d{4}|(?:scenario|feature):|copyright\b|all rights reserved|"
-    r"(?:from|to|cc|bcc|subject|date|sent|tel|phone|fax|e-?mail)\b[.:]+\s|"
+    r"(?:from|to|cc|bcc|reply-to|subject|date|sent|tel|phone|fax|e-?mail)\b[.:]+\s|"
+    r"(?:content-(?:type|transfer-encoding)|mime-version|message-id): |"
     r"see also\b|(?:last|this page was last) (?:edited|updated|modified)|version \d|(?:table|figure|fig\.) \d+[:.])",
     re.IGNORECASE,
 )
