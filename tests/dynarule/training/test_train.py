@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -268,6 +269,17 @@ def test_recipes_come_back_from_json_and_configuration_files_come_with_the_packa
     assert (
         json.loads(recipe_file("deepspeed_zero2_offload.json").read_text())["zero_optimization"]["stage"] == 2
     )
+
+
+def test_the_base_goes_to_the_device_of_its_process(case, quick, run, tmp_path, monkeypatch):
+    """It is no part of the module that the Trainer moves."""
+    moved = Mock(side_effect=InterruptedError)
+    monkeypatch.setattr(case[0], "to", moved)
+    device = property(lambda settings: settings._setup_devices and torch.device("meta"))
+    monkeypatch.setattr("transformers.TrainingArguments.device", device)
+    with pytest.raises(InterruptedError):
+        run(case, tmp_path, quick(max_steps=1))
+    moved.assert_called_once_with(torch.device("meta"))
 
 
 SCRIPT = """
