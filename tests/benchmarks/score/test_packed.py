@@ -137,6 +137,8 @@ def test_other_runs_in_the_folder_are_named(both):
 
 def test_a_damaged_file_is_named(both, tmp_path):
     shutil.copytree(both[1], tmp_path / "odd")
+    (tmp_path / "odd/results.json").write_text('{"runs": []}')  # of packed runs as they were
+    assert find_results(tmp_path / "odd") == find_results(both[1])
     (tmp_path / "odd/results.jsonl.zst").write_text("{}")
     with pytest.raises(ValueError, match=r"odd is no folder of packed runs .* pack them again"):
         find_results(tmp_path / "odd")

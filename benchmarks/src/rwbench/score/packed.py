@@ -69,8 +69,8 @@ def packed_results(folder: Path, run_id: str | None = None) -> list[dict[str, An
         return [run for run in runs if run_id in (None, run["run_id"])]
     except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
         raise ValueError(
-            f"{folder} is no folder of packed runs ({in_words(error)}); pack them again: rwbench report RUNS --pack "
-            f"{folder}"
+            f"{folder} is no folder of packed runs ({in_words(error)}); remove it and pack them again: "
+            f"rwbench report RUNS --pack {folder}"
         ) from None
 
 

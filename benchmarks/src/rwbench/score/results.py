@@ -196,10 +196,11 @@ def read_results(folder: Path) -> Results | None:
 def find_results(folder: Path) -> list[Results]:
     """Return the results of all runs in and below a folder, packed ones included, by folder name."""
     runs = [] if folder.is_dir() else _packed(folder.parent, folder.name)
-    for path in sorted([*folder.glob(f"**/{FILE_NAME}"), *folder.glob(f"**/{PACKED_RESULTS}")]):
-        if path.name == PACKED_RESULTS:
-            runs += _packed(path.parent)
-        elif (results := read_results(path.parent)) is not None:
+    files = [*folder.glob(f"**/{FILE_NAME}"), *folder.glob(f"**/{PACKED_RESULTS}")]
+    for place in sorted({path.parent for path in files}):
+        if is_packed(place):
+            runs += _packed(place)
+        elif (results := read_results(place)) is not None:
             runs.append(results)
     return runs
 
