@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from .spec import VERSION
+
 if TYPE_CHECKING:
     from .spec import WorldSpec
 
@@ -42,7 +44,7 @@ app = typer.Typer(
 ALL_CORES = os.cpu_count() or 1
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Scale = Annotated[str, typer.Option("--scale", help="tiny, paper or full.")]
-Version = Annotated[str, typer.Option("--data-version", help="Version of the data.", show_default="newest")]
+Version = Annotated[str, typer.Option("--data-version", help="Version of the data.", show_default=VERSION)]
 Dials = Annotated[
     str,
     typer.Option(
@@ -88,7 +90,7 @@ def _print(value: dict[str, Any], text: str | None = None) -> None:
 
 
 def _spec(scale: str, split: str, seed: int, version: str, dials: str, config: str = "rules") -> WorldSpec:
-    """Read the options that name a split of a world; without a version, the newest."""
+    """Read the options that name a split of a world; without a version, `VERSION`."""
     from . import spec
 
     spec.check_name("configuration", config, (*spec.ALL_SUBTASKS, "rules"))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LEAST_SHARED = 32
 """Tokens that are worth reading apart."""
 NEARLY_ALL = 0.8
-"""Part of them that suffices."""
+"""Part of a common beginning that suffices where it is at hand."""
 
 
 class Text(NamedTuple):
