@@ -44,7 +44,7 @@ class Training:
         path = self.out / STATE
         if not path.is_file():
             return
-        state = torch.load(path, weights_only=True)
+        state = torch.load(path, "cpu", weights_only=True)
         if state["recipe"] != json.dumps(asdict(self.recipe)):
             raise ValueError(f"{path} is of another recipe; give another --out, or delete {self.out}")
         with torch.no_grad():

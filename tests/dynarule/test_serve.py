@@ -154,7 +154,8 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
     cleared = [{"id": "a.md:3", "text": new[0]["text"]}]
     assert http.put("/v1/books/bank/rules", json=cleared, headers=key).status_code == 200
     assert RuleBank.load(engine.books["bank"].folder).parts == {}
-    assert http.put("/v1/books/bank/rules", json=[new[0] | {"then": "x"}], headers=key).status_code == 400
+    for wrong in ({"then": "x"}, {"premise": " "}):
+        assert http.put("/v1/books/bank/rules", json=[new[0] | wrong], headers=key).status_code == 400
     assert lost.status_code == 400 and "a change would be lost" in lost.json()["error"]["message"]
     assert http.delete("/v1/books/bank/rules/r4", headers=key).status_code == 404
     assert http.post("/v1/books/bank/rules", json=[], headers=key).status_code == 400

@@ -219,7 +219,7 @@ def saved_log(folder: Path) -> Log:
 
 
 def _saved(folder: Path) -> dict[str, Any]:
-    return dict(torch.load(folder / STATE, weights_only=True))
+    return dict(torch.load(folder / STATE, "cpu", weights_only=True))
 
 
 def _quality(entry: Mapping[str, float]) -> float:

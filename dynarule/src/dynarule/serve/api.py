@@ -71,8 +71,8 @@ class Rule(BaseModel):
     model_config = ConfigDict(extra="forbid")
     id: str = Field(min_length=1)
     text: str = Field(min_length=1)
-    premise: str | None = Field(None, min_length=1, max_length=LONGEST)
-    conclusion: str | None = Field(None, min_length=1, max_length=LONGEST)
+    premise: str | None = Field(None, pattern=r"\S", max_length=LONGEST)
+    conclusion: str | None = Field(None, pattern=r"\S", max_length=LONGEST)
 
 
 NewRules = Annotated[list[Rule], Field(min_length=1)]
