@@ -89,7 +89,7 @@ _LABEL = re.compile(
     r":\s+|(?<=[^\W\d])\s+[–—=-]\s+(?!\d[\d:.]*\s?[ap]\.?m\b)|(?<=\d)\s+[–—-]\s+(?=[^\W\d]|[\d.,]+\s*(?:[€$£%]|EUR|USD|euro))"
 )
 _NO_LABEL = re.compile(
-    r"(?:note|notes|important|examples?|warning|caution|tip|nb|attention|the)\b", re.IGNORECASE
+    r"(?:(?:please )?note|notes|important|examples?|warning|caution|tip|nb|attention|the)\b", re.IGNORECASE
 )
 _ABBREVIATED = re.compile(r"\b\w\.\w\.$|\betc\.$")
 _SENTENCE = re.compile(r"[.!]\s+(?=[A-Z\"“(])")

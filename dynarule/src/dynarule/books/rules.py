@@ -95,7 +95,9 @@ _IF, _THEN = (
     )
 )
 """Lines as "Condition: ..." and "Action: ..."."""
-_EXCEPTIONS = re.compile(r"(?:exceptions?|exclusions?|exempt(?:ions?)?):?$", re.IGNORECASE)
+_EXCEPTIONS, _EXCEPTED = (
+    re.compile(rf"(?:exceptions?|exclusions?|exempt(?:ions?)?){end}", re.IGNORECASE) for end in (":?$", ": ")
+)
 
 
 def read_documents(
@@ -271,9 +273,10 @@ class _Document:
         pieces: list[tuple[str, Block | int]] = [(block.text, block)]
         if items:
             pieces = list(joined(block.text, block.line_at(0), items))
-        if _EXCEPTIONS.match(block.text):
-            bare = (text.partition(": ")[2].rstrip(".") for text, _ in pieces)
-            pieces = [(f"Exceptions: {', '.join(bare)}.", block)]
+        if items and _EXCEPTIONS.match(block.text):
+            bare = [_EXCEPTED.sub("", text).rstrip(".") for text, _ in pieces]
+            whole = all(map(has_verb, bare))
+            pieces = [(f"Exceptions: {('. ' if whole else ', ').join(bare)}.", block)]
         for text, where in pieces:
             parts = sentences(text)
             if self.headings and isinstance(where, Block) and where.kind == "item" and len(parts) == 1:
@@ -285,6 +288,7 @@ class _Document:
                     last
                     and last.context == tuple(t for _, t in self.headings)
                     and REFERS_BACK.match(sentence)
+                    and not sentence.endswith(":")
                 ):
                     last.go_on(sentence)
                 elif reason := no_rule(sentence, not number, len(parts) == 1):

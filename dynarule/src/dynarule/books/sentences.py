@@ -45,6 +45,7 @@ IMPRINT = re.compile(
     r"(?:©|\(c\) \d{4}|(?:scenario|feature):|copyright\b|all rights reserved|"
     r"(?:from|to|cc|bcc|reply-to|subject|date|sent|tel|phone|fax|e-?mail)\b[.:]+\s|"
     r"(?:content-(?:type|transfer-encoding)|mime-version|message-id): |"
+    r"(?:(?:best|kind|warm) )?regards\b|yours (?:sincerely|faithfully)|sent from my\b|"
     r"see also\b|(?:last|this page was last) (?:edited|updated|modified)|version \d|(?:table|figure|fig\.) \d+[:.])",
     re.IGNORECASE,
 )
