@@ -42,6 +42,14 @@ def test_the_demo_ends_with_what_to_type_for_a_pretrained_model():
     assert CliRunner().invoke(app, [*typed[1].split(), "--help"]).exit_code == 0
 
 
+def test_names_of_lazy_packages_are_seen_by_type_checkers():
+    for path in PACKAGES["ruleworld_data"].glob("*/__init__.py"):
+        text = path.read_text(encoding="utf-8")
+        if "= attach(" in text:
+            lazy = re.findall(r'\b(\w+)="', text.split("= attach(")[1].split(")\n")[0])
+            assert sorted(lazy) == sorted(re.findall(r"^    from \.(\w+) import \*$", text, flags=re.M)), path
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_modules_are_short_safe_and_import_what_they_may(package):
     """Submissions and builds are data: nothing of ours unpickles or evaluates, also inside functions."""

@@ -55,6 +55,7 @@ def rule_memory(options: Options, form: str, size: int, **changes: Any) -> list[
 
 def all_memory(options: Options, form: str, size: int) -> list[Method]:
     """Return every method of rule memory; DynaRule+ without its look-ahead, and with the paper's memory, as well."""
+    ours: tuple[tuple[type[DynaRulePlus], dict[str, Any]], ...]
     ours = ((DynaRulePlus, {"lookahead": 0}), (RuleVectors, {}), (DynaRulePlus, {}))
     return rule_memory(options, form, size) + [
         kind.of(model, form, **changes) for model in options.local_models for kind, changes in ours

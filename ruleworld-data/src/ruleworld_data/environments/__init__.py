@@ -4,7 +4,17 @@
 that they are for; nothing else here does.
 """
 
+from typing import TYPE_CHECKING
+
 from .._lazy import attach
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from .certificate import *
+    from .config import *
+    from .instances import *
+    from .reward import *
+    from .search import *
+    from .worlds import *
 
 __getattr__, __dir__, __all__ = attach(
     __name__,

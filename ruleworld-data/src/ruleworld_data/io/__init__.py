@@ -1,6 +1,21 @@
 """In and out: parquet builds, the `datasets` loader and its hook, exports, chat endpoints, files, progress."""
 
+from typing import TYPE_CHECKING
+
 from .._lazy import attach
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from .builds import *
+    from .card import *
+    from .chat import *
+    from .cluster import *
+    from .endpoint import *
+    from .files import *
+    from .progress import *
+    from .schema import *
+    from .shards import *
+    from .stats import *
+    from .workers import *
 
 __getattr__, __dir__, __all__ = attach(
     __name__,

@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .._lazy import attach
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from .common import *
 
 __getattr__, __dir__, __all__ = attach(
     __name__, common="METRICS TaskOptions ask mean output_scores prompt_rows"
