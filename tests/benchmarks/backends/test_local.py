@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from ruleworld_data.prompts import Prompt, Template, answer_template, read_template
-from rwbench.backends import Decoding, cut, local, rows
+from rwbench.backends import Decoding, cut, device, local, rows
 from rwbench.backends.local import Local, load
 from rwbench.methods.conversation import UsageCounter
 from rwbench.models import base_folder
@@ -260,6 +260,16 @@ def test_a_folder_without_a_model_is_a_clear_error(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "qwen2"}')
     with pytest.raises(ValueError, match="cannot load the model"):
         Local.of(str(tmp_path)).prepare()
+
+
+def test_a_small_model_runs_in_float32_wherever_it_is(tmp_path, monkeypatch):
+    """So its answers on an accelerator are those on a CPU; a large one keeps its own numbers there."""
+    import torch
+
+    (tmp_path / "model.safetensors").write_bytes(bytes(9))
+    for most, there in ((9, torch.float32), (8, "auto")):
+        monkeypatch.setattr(device, "SMALL", most)
+        assert [device.usual_dtype(tmp_path, gpu) for gpu in (False, True)] == [torch.float32, there]
 
 
 def test_templates_fill_in_once_and_say_what_is_wrong(tmp_path):
