@@ -254,7 +254,9 @@ def _behind(text: str) -> tuple[str, str] | None:
         premise, conclusion = text[match.end() :], text[: match.start()]
         if match[0].startswith(",") and "," in premise:
             continue  # "..., if delayed, ...": a condition within a sentence
-        if re.search(r"\(\w{1,4}\)$", conclusion) or re.match(r"[\"“][^\"”]+[\"”] (?:means|includes)", text):
+        if re.search(r"\(\w{1,4}\)$|\((?:ii|b|2)\) ", conclusion) or re.match(
+            r"[\"“][^\"”]+[\"”] (?:means|includes)", text
+        ):
             continue  # the last of several in brackets; a definition
         if match[0][0] == "," and re.match("when|where|while|once|before|after|until", premise):
             continue  # "..., when no notice is needed"
