@@ -10,7 +10,11 @@ import torch
 from rwbench import models
 from rwbench.backends.device import DEVICE
 from rwbench.backends.local import Local, load, load_tokenizer
+from rwbench.methods.plus import DynaRulePlus
 from rwbench.models import adapter_folder, base_folder, fingerprint, shipped, step_mark
+from rwbench.recipes import SCOPES, Options
+from rwbench.run.data import DataSource
+from rwbench.run.runner import run_spec
 from rwbench.score.results import find_results
 from safetensors.torch import save_file
 
@@ -86,3 +90,11 @@ def test_committed_results_are_of_what_is_shipped():
         if adapter_folder(name, method, form)
     }
     assert there <= seen
+
+
+def test_the_shipped_search_answers_among_a_thousand_rules(tmp_path):
+    """Eleven questions, one of each sub-task: keys, search and reading are those of the training."""
+    source, model = DataSource("paper"), Local.of("tiny")
+    options = Options(source, limit=1, models=(model,), forms=("nl",))
+    spec = options.spec(DynaRulePlus.of(model, "nl"), "nl", 1000, SCOPES[1000])
+    assert run_spec(spec, source, tmp_path)["metrics"]["exact_match"]["macro"]["value"] > 0.9

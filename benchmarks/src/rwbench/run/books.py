@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ruleworld_data.spec import UNKNOWN, data_version
 
 from ..spec import BOOKS, BOOKS_DATA, OWN_BOOK, VALIDATION_BOOKS, RunSpec
-from .data import DataSource
+from .data import OWN_PREMISE, DataSource
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +71,7 @@ class BookSource(DataSource):
         return pa.Table.from_pylist(
             [
                 {"id": number, "world_id": book, **names}
-                | {"nl": text, "premise_nl": premise, "conclusion_nl": conclusion}
+                | {"nl": text, OWN_PREMISE: premise, "conclusion_nl": conclusion}
                 for number, (book, _, text, premise, conclusion) in enumerate(rows)
             ]
         )

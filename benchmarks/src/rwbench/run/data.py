@@ -77,6 +77,10 @@ class Question:
         )
 
 
+OWN_PREMISE = "own_premise"
+"""Column of a book's rules: the premise that its owner says; a world's are found in the texts, as trained."""
+
+
 class RuleTable:
     """The rules of one world by id: rows of ``ruleworld_data.io.RULE_SCHEMA``, ids distinct, in any order."""
 
@@ -114,10 +118,10 @@ class RuleTable:
 
     @cached_property
     def parts(self) -> dict[str, tuple[str, str]]:
-        """Premise and conclusion of the texts whose owner says when they hold."""
-        if "premise_nl" not in self.table.column_names:
+        """Premise and conclusion of the texts whose owner says when they hold; of a world's own rules none."""
+        if OWN_PREMISE not in self.table.column_names:
             return {}
-        columns = (self.table[name].to_pylist() for name in ("nl", "premise_nl", "conclusion_nl"))
+        columns = (self.table[name].to_pylist() for name in ("nl", OWN_PREMISE, "conclusion_nl"))
         return {text: (premise, then) for text, premise, then in zip(*columns, strict=True) if premise}
 
     def take(self, ids: AnyIds) -> pa.Table:
