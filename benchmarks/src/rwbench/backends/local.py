@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import os
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
@@ -309,6 +310,7 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None, dtype: str = 
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers to PEFT
     tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder or folder))  # an adapter adds a token
     device = chosen_device()
     dtype = dtype or usual_dtype(folder, device != "cpu")
