@@ -232,8 +232,9 @@ def test_a_mark_that_the_model_cannot_tell_from_another(model):
             teach.check_mark(rows, odd, tokenizer)
 
 
-def test_the_recipe_in_the_repository_can_be_read():
-    recipe = read_recipe(LAB.parent / "base/smollm2-more.toml")
+@pytest.mark.parametrize("name", ["more", "next"])
+def test_a_recipe_in_the_repository_can_be_read(name):
+    recipe = read_recipe(LAB.parent / f"base/smollm2-{name}.toml")
     assert sum(part.share for part in recipe.ingredients.values()) == pytest.approx(1)
     assert recipe.seed != gates.SEED
     for part in (*recipe.ingredients.values(), *(plan for plan, _ in gates.GATES.values())):
