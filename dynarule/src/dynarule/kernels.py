@@ -179,9 +179,10 @@ class _Merged(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         dtype, wide = grad.dtype, torch.promote_types(grad.dtype, torch.float32)
         # The kernel takes four times as long for the gradient of halves as for that of floats.
-        grad, *saved = (None if part is None else part.to(wide) for part in (grad, *ctx.saved_tensors))
+        saved = (None if part is None else part.to(wide) for part in ctx.saved_tensors)
         *text, text_bias, rule_query, rule_key, rule_value, seen_bias, out, lse = saved
         causal, scale, shift = ctx.settings
+        grad = grad.to(wide)
         of_text = _flash_backward(grad, *text, out, lse, 0.0, causal, attn_mask=text_bias, scale=scale)
         # The kernel knows no shift: exp(s + shift - lse) = exp(s - (lse - shift)).
         rules = rule_query, rule_key, rule_value

@@ -205,7 +205,7 @@ def train(
         arguments = {"eval_strategy": "steps", "eval_steps": -(-steps // MEASUREMENTS)} | arguments
     settings = training_arguments(recipe, folder, steps, **arguments)
     if first.device != settings.device:  # of this process; the Trainer moves the module alone
-        model.to(settings.device)  # type: ignore[arg-type]
+        model.to(settings.device)
     module = RuleModel(model, adapter, bank, recipe, trained_rows)
     premises = [bank.parts_of(text)[0] for text in bank.texts]
     pools = RulePools(len(bank), premises, recipe.hard_share, recipe.seed)
