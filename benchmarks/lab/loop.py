@@ -1,13 +1,12 @@
 """The loop of a training: steps, a log, and a checkpoint from which a training that was killed goes on.
 
-A checkpoint is one file, whole or not written. Every minute a line of
+A checkpoint is one safetensors file, whole or not written, with its state as JSON in it. Every minute a line of
 ``OUT/log.jsonl`` has the loss by kind of answer, the share of answers of which every token was the likeliest, tokens a
 second of computing time, and the hours left.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections import defaultdict
@@ -18,10 +17,12 @@ from typing import Any
 import torch
 from ruleworld_data.io import write_whole
 from rwbench.run.folder import exclusive
+from safetensors import safe_open
+from safetensors.torch import save
 from torch import Tensor
 
 SAVE_SECONDS, LOG_SECONDS = 120.0, 60.0
-STATE = "state.pt"
+STATE = "state.safetensors"
 Told = dict[str, list[tuple[float, bool]]]  # kind -> loss of each answer, and whether all of it was right
 
 
@@ -44,22 +45,28 @@ class Training:
         path = self.out / STATE
         if not path.is_file():
             return
-        state = torch.load(path, "cpu", weights_only=True)
-        if state["recipe"] != json.dumps(asdict(self.recipe)):
-            raise ValueError(f"{path} is of another recipe; give another --out, or delete {self.out}")
-        with torch.no_grad():
+        moments: dict[int, dict[str, Tensor]] = defaultdict(dict)
+        with safe_open(path, framework="pt") as file, torch.no_grad():
+            said = file.metadata()
+            if said["recipe"] != json.dumps(asdict(self.recipe)):
+                raise ValueError(f"{path} is of another recipe; give another --out, or delete {self.out}")
             for name, weight in self.weights.items():
-                weight.copy_(state["weights"][name])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.at = state["at"]
+                weight.copy_(file.get_tensor(f"weights/{name}"))
+            for key in file.keys():  # noqa: SIM118 (no mapping)
+                if key.startswith("0/"):  # what the optimizer remembers of its n-th weight
+                    _, number, name = key.split("/")
+                    moments[int(number)][name] = file.get_tensor(key)
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
+        self.at = json.loads(said["state"])
 
     def save(self) -> None:
         """Write a checkpoint."""
-        weights = {name: weight.detach() for name, weight in self.weights.items()}
-        state = {"recipe": json.dumps(asdict(self.recipe)), "at": self.at, "weights": weights}
-        body = io.BytesIO()
-        torch.save(state | {"optimizer": self.optimizer.state_dict()}, body)
-        write_whole(self.out / STATE, body.getvalue())
+        tensors = {f"weights/{name}": weight.detach() for name, weight in self.weights.items()}
+        for number, moments in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"0/{number}/{name}": torch.as_tensor(value) for name, value in moments.items()}
+        said = {"recipe": json.dumps(asdict(self.recipe)), "state": json.dumps(self.at)}
+        whole = {name: value.cpu().contiguous() for name, value in tensors.items()}
+        write_whole(self.out / STATE, save(whole, said))
 
     def run(self) -> None:
         """Train from the folder's checkpoint to the end, and write ``model``."""

@@ -69,6 +69,14 @@ def test_modules_are_short_safe_and_import_what_they_may(package):
         assert len(text.splitlines()) <= MAX_LINES, path
 
 
+def test_no_checkpoint_of_ours_is_a_pickle():
+    """Those of the lab and of finders are safetensors; torch's own format is a pickle, whatever reads it."""
+    folders = ("ruleworld-data/src", "dynarule/src", "benchmarks/src", "benchmarks/lab")
+    paths = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    assert len(paths) > 200
+    assert [path for path in paths if re.search(r"torch\.(load|save)\(", path.read_text("utf-8"))] == []
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_importing_a_package_loads_nothing_heavy(package):
     code = f"import sys, {package}; print([m for m in {HEAVY!r} if m in sys.modules])"

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from .._files import replacing, write_whole
+from .._files import write_whole
 from ..training.losses import stacked_step_loss, step_recall
 from ..training.pools import keyed
 from ..training.recipe import PAPER_MIX
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from .retrieval import RetrievalRecipe
 
 Log = list[dict[str, float]]
-LOG, STATE = "retrieval.json", ".retrieval.pt"
+LOG, STATE = "retrieval.json", ".retrieval.safetensors"
 WARMUP, WEIGHT_DECAY = 0.1, 0.01  # warmup: part of the steps
 LINK_WEIGHT = 0.3  # of the loss of links
 JOIN_AT = 0.25  # part of the steps after which searches look ahead in the loss
@@ -201,25 +203,38 @@ class RetrievalLoop:
         return {name: round(sum(values) / len(values), 4) for name, values in recalls.items() if values}
 
     def _save(self, folder: Path, best: Mapping[str, Tensor], log: Log) -> None:
-        state = {"finder": self.finder.state_dict(), "optimizer": self.optimizer.state_dict()}
-        with replacing(folder / STATE) as part:
-            torch.save(state | {"best": dict(best), "log": log}, part)
+        moments = {
+            f"{number}.{name}": torch.as_tensor(value)
+            for number, values in self.optimizer.state_dict()["state"].items()
+            for name, value in values.items()
+        }
+        parts = {"finder": self.finder.state_dict(), "optimizer": moments, "best": best}
+        tensors = {
+            f"{part}/{name}": value.contiguous().clone()
+            for part, values in parts.items()
+            for name, value in values.items()
+        }
+        write_whole(folder / STATE, save(tensors, {"log": json.dumps(log)}))
 
     def _load(self, folder: Path) -> dict[str, Tensor]:
         """Go on from what was saved; return the best weights so far."""
-        state = _saved(folder)
-        self.finder.load_state_dict(state["finder"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        return dict(state["best"])
+        parts: dict[str, dict[str, Tensor]] = {"finder": {}, "optimizer": {}, "best": {}}
+        for key, value in load_file(folder / STATE).items():
+            part, _, name = key.partition("/")
+            parts[part][name] = value
+        self.finder.load_state_dict(parts["finder"])
+        state: dict[int, dict[str, Tensor]] = {}
+        for key, value in parts["optimizer"].items():
+            number, _, name = key.partition(".")
+            state.setdefault(int(number), {})[name] = value
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
+        return parts["best"]
 
 
 def saved_log(folder: Path) -> Log:
     """Return the log up to the checkpoint, which is written before the log's own file."""
-    return list(_saved(folder)["log"])
-
-
-def _saved(folder: Path) -> dict[str, Any]:
-    return dict(torch.load(folder / STATE, "cpu", weights_only=True))
+    with safe_open(folder / STATE, "pt") as file:
+        return list(json.loads(file.metadata()["log"]))
 
 
 def _quality(entry: Mapping[str, float]) -> float:
