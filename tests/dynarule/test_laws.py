@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from dynarule.attention import AttendedRules, rule_attention
-from dynarule.attention_interface import NAMES, register
+from dynarule.attention_interface import NAMES, attention_forward, register
 from dynarule.kernels import attend, fused_attention, merged_attention, plain_attention
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
@@ -175,6 +175,16 @@ def test_merged_blocks_of_halves_have_the_gradients_of_their_numbers():
     for one, other in zip(gradients(merged_attention, torch.bfloat16), wanted, strict=True):
         assert one.dtype == torch.bfloat16
         assert (one - other).norm() < 0.02 * other.norm()
+
+
+def test_queries_that_rope_widens_under_autocast_attend():
+    """A float32 model under bf16 autocast: RoPE leaves queries and keys in float32, values are halves."""
+    generator = torch.Generator().manual_seed(8)
+    query, key, value, *rules = (torch.randn(2, 4, n, 8, generator=generator) for n in (40, 40, 40, 40, 7, 7))
+    asked = AttendedRules(*(part.bfloat16() for part in rules), None, 0.0)
+    out, _ = attention_forward(None, None, query, key, value.bfloat16(), None, 0.3, attended_rules=asked)
+    expected = rule_attention(query, key, value, None, AttendedRules(*rules, None, 0.0), 0.3)
+    assert (out.transpose(1, 2) - expected).norm() < 0.02 * expected.norm()
 
 
 @pytest.mark.parametrize(("before", "masked"), [("sdpa", False), ("sdpa", True), ("eager", True)])

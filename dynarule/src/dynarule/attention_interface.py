@@ -71,6 +71,8 @@ def attention_forward(
         return base()
     if isinstance(attended_rules, RuleTokens):
         attended_rules = attended_rules.asked_by(query)
+    if query.dtype != value.dtype:  # under autocast RoPE widens queries and keys
+        query, key = query.to(value), key.to(value)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     out = attend(query, key, value, attention_mask, attended_rules, scale, dropout)
     out = out.transpose(1, 2).contiguous()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from dynarule.memory.selection import project
 from dynarule.memory.training import RuleBatch, TrainingMemory
 from dynarule.training.losses import lm_loss, stacked_step_loss
 
@@ -204,3 +205,15 @@ def test_no_batch_is_the_base_model_and_misuse_says_so(bank, case):
         memory.load(replace(rules, keys_MP=bank.keys_MP[:, :7], values_MP=bank.values_MP[:, :7]))
     with pytest.raises(ValueError, match="2 steps, got gold rules of 3"):
         memory.load(replace(rules, search_BS=rules.search_BS[:, :1]))
+
+
+def test_autocast_rounds_no_projection_of_rules(bank, tiny_model):
+    """Embeddings that share nearly all they have keep what tells them apart."""
+    projection = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH))[1]
+    alike = bank.keys_MP[:1] + 1e-4 * bank.keys_MP
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found = project(projection, alike, alike)
+    with torch.no_grad():
+        expected = projection.keys(alike), projection.values(alike)
+    for one, other in zip(found, expected, strict=True):
+        assert one.dtype == torch.float32 and torch.equal(one, other)
