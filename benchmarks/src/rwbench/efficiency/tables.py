@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Any
 
 from ..markdown import markdown_table
@@ -32,7 +33,7 @@ def serving_markdown(table: dict[str, Any]) -> str:
     )
     order = list(METHODS)
     cells = sorted(table["cells"], key=lambda cell: (order.index(cell["method"]), cell["rules"]))
-    return f"{caption}\n\n{markdown_table(HEAD, map(_row, cells))}"
+    return f"{fill(caption, 120)}\n\n{markdown_table(HEAD, map(_row, cells))}"
 
 
 def _row(cell: dict[str, Any]) -> list[str]:
