@@ -44,9 +44,7 @@ class Tables(NamedTuple):
     value_rows_M: Tensor | None = None
     words: Words | None = None  # of the U premises and the V conclusions; None: levels go by embeddings alone
     word_weight: float = 0.0  # what they count in a level
-    known: dict[int, Tensor] | None = (
-        None  # links (V,) of premises that were gone on from; None: none are kept
-    )
+    known: dict[int, Tensor] | None = None  # links (V,) of premises that were gone on from; None: none kept
 
     def __len__(self) -> int:
         """Return M, rules."""

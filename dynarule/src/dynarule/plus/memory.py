@@ -66,9 +66,7 @@ class PlusMemory(RuleMemory):
         self._ended_B = self._opens_B = torch.zeros(0, dtype=torch.bool)  # question, answer: at this forward
         self._inputs: list[SearchInput] = []  # of the prompt (0) and of each <search> of this forward
         self._results: dict[int, SearchResult] = {}
-        self._shifts: dict[
-            int, Tensor
-        ] = {}  # of the rules that the prompt (0) and each <search> of this forward keep
+        self._shifts: dict[int, Tensor] = {}  # of the rules that the prompt (0) and each <search> keep
         self._tables_made: tuple[tuple[int, ...], Tables] | None = None
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:

@@ -55,9 +55,7 @@ class RuleStates:
         self._kept: OrderedDict[str, States] = OrderedDict()
         config = self._decoder.config
         full = {*(getattr(config, "layer_types", None) or ())} == {"full_attention"}
-        self._whole = (
-            full or getattr(config, "sliding_window", None) is None
-        )  # a window has a mask of its own
+        self._whole = full or getattr(config, "sliding_window", None) is None  # a window masks by itself
 
     def __len__(self) -> int:
         return len(self._kept)

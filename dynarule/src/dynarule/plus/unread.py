@@ -28,9 +28,7 @@ class Unread:
     """
 
     text: str
-    lead: list[
-        int
-    ]  # tokens that open every text: read again, seen by the others, and not by the model's own text
+    lead: list[int]  # tokens that open every text: read again, seen by the others, not by the prompt
     ids: list[int]  # of the text
     known: States | None  # of the P, at their places
     shift_T: Tensor | None = None  # what is added to the scores of each token of the text

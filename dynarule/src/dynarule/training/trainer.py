@@ -259,7 +259,7 @@ def train(
         for parameter in adapter.parameters():
             parameter.mul_(
                 1
-            )  # a fused optimizer does not raise the version by which a bank drops its 1 / sigma
+            )  # raises the version by which a bank drops its 1 / sigma; a fused optimizer does not
     return history
 
 
