@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from rwbench.cli.app import app
-from rwbench.efficiency.methods import InjectedRules
-from rwbench.efficiency.serving import measure, measure_cell
-from rwbench.efficiency.settings import METHODS, PLUS, TOGETHER, Cell, Settings, grid
-from rwbench.efficiency.tables import serving_markdown
-from rwbench.efficiency.workload import SHAPES, random_model, random_rows
+from rwbench.efficiency.methods import METHODS, PLUS, TOGETHER, InjectedRules, obstacle
+from rwbench.efficiency.serving import measure, measure_cell, serving_markdown
+from rwbench.efficiency.workload import Settings, random_model, random_rows
 from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, kblam_config
@@ -23,18 +21,14 @@ TINY = Settings(shape="tiny", encoder_dim=16, top_k=5, repeats=2, new_tokens=3, 
 
 
 def measured(tmp_path, cells, settings=TINY):
-    return measure(settings, cells, tmp_path / "serving.json", tmp_path / "cache", run=measure_cell)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return random_model(SHAPES["tiny"], "cpu", torch.float32)
+    return measure(settings, cells, tmp_path / "serving.json", run=measure_cell)
 
 
 @torch.no_grad()
-def test_injected_rules_are_what_a_memory_without_top_k_attends_to(model, tmp_path):
+def test_injected_rules_are_what_a_memory_without_top_k_attends_to(tmp_path):
+    model = random_model(TINY)
     adapter = RuleAdapter(model, kblam_config(16, every=1)).requires_grad_(False)
-    keys, values = (random_rows(tmp_path, 30, 16, "fp32", key) for key in (0, 1))
+    keys, values = (random_rows(tmp_path / str(key), 30, 16, "fp32", key) for key in (0, 1))
     bank = RuleBank(keys, values, [str(i) for i in range(30)], [f"x{i}" for i in range(30)])
     ids = torch.tensor([[3, 1, 4, 1, 5]])
     with attach(model, InjectedRules(adapter, keys, values)):
@@ -46,10 +40,10 @@ def test_injected_rules_are_what_a_memory_without_top_k_attends_to(model, tmp_pa
 
 
 def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
-    cells = grid(tuple(METHODS), (0, 20))
+    cells = [("dynarule", 0), *((method, 20) for method in METHODS)]
     table = measured(tmp_path, cells)
     rows = {(cell["method"], cell["rules"]): cell for cell in table["cells"]}
-    assert set(rows) == {(cell.method, cell.rules) for cell in cells}
+    assert set(rows) == set(cells)
     assert all(cell["status"] == "ok" for cell in rows.values())
     ours = rows["dynarule", 20]
     assert ours["bytes_per_rule"] == {"embeddings": 2 * 16 * 4, "1/sigma": 2 * 4}
@@ -66,7 +60,7 @@ def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):
 
 def test_rules_may_share_what_is_embedded(tmp_path):
     """As RuleWorld's do: an embedding for each premise and each conclusion, and for a rule which of them it has."""
-    cells = [Cell(name, 20) for name in ("dynarule-plus", "dynarule", "inject-all")]
+    cells = [(name, 20) for name in ("dynarule-plus", "dynarule", "inject-all")]
     table = measured(tmp_path, cells, replace(TINY, premises=3, conclusions=5))
     plus, ours, injected = (cell["bytes_per_rule"] for cell in table["cells"])
     embeddings = (3 + 5) * 16 * 4 / 20 + 2 * 4
@@ -74,7 +68,7 @@ def test_rules_may_share_what_is_embedded(tmp_path):
     assert injected == {"keys and values": 2 * 2 * 32 * 4}
     # The report wraps its captions.
     assert "of 3 different premises and 5 different conclusions" in " ".join(serving_markdown(table).split())
-    (alone,) = measured(tmp_path / "own", cells[:1], replace(TINY, premises=20, conclusions=21))["cells"]
+    (alone,) = measured(tmp_path, cells[:1], replace(TINY, premises=20, conclusions=21))["cells"]
     assert alone["bytes_per_rule"] == {"embeddings": 2 * 16 * 4}
 
 
@@ -91,12 +85,12 @@ def test_a_cell_that_cannot_be_measured_says_why(tmp_path):
     def out_of_memory(*_):
         raise MemoryError("no room")
 
-    cells = [Cell("dynarule", 20)]
-    table = measure(TINY, cells, tmp_path / "serving.json", tmp_path, run=out_of_memory)
+    table = measure(TINY, [("dynarule", 20)], tmp_path / "serving.json", run=out_of_memory)
     assert table["cells"][0]["note"] == "MemoryError: no room" and "no room" in serving_markdown(table)
-    assert "140,072 tokens do not fit the context of 32,768" in Cell("prompting", 10_000).obstacle(Settings())
-    assert "17.2 GB, allowed are 8" in Cell("inject-all", 100_000).obstacle(Settings())
-    assert Cell("dynarule", 1_000_000).obstacle(Settings()) is None
+    settings = Settings()
+    assert "140,072 tokens do not fit the context of 32,768" in obstacle(settings, "prompting", 10_000)
+    assert "17.2 GB, allowed are 8" in obstacle(settings, "inject-all", 100_000)
+    assert obstacle(settings, "dynarule", 1_000_000) is None
 
 
 @pytest.mark.parametrize(
@@ -105,7 +99,7 @@ def test_a_cell_that_cannot_be_measured_says_why(tmp_path):
         (["--shape", "qwen9"], "qwen9"),
         (["--methods", "rag"], "rag"),
         (["--methods", "prompting", "--rules", "0"], "name nothing to measure"),
-        (["--repeats", "0"], "repeats must be 1 or more, got 0"),
+        (["--repeats", "0"], "repeats: Input should be greater than or equal to 1, got 0"),
     ],
 )
 def test_mistakes_are_named(words, message, tmp_path):

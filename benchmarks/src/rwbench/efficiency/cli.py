@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..cli.shared import user_errors
-from .settings import METHODS, RULES, Settings, grid
-from .workload import SHAPES
-
-DEFAULT = Settings()
 
 app = typer.Typer(
     help="Latency and memory by number of rules.",
@@ -23,21 +18,18 @@ app = typer.Typer(
 
 @app.command()
 def serving(
-    shape: Annotated[str, typer.Option(help=f"Model: {', '.join(SHAPES)}.")] = DEFAULT.shape,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = DEFAULT.device,
-    dtype: Annotated[str, typer.Option(help="Of the model: fp32, fp16 or bf16.")] = DEFAULT.dtype,
-    threads: Annotated[int, typer.Option(help="CPU threads.")] = DEFAULT.threads,
-    encoder_dim: Annotated[int, typer.Option(help="P, width of the embeddings.")] = DEFAULT.encoder_dim,
-    top_k: Annotated[int, typer.Option(help="K, rules kept per layer.")] = DEFAULT.top_k,
-    embeddings: Annotated[str, typer.Option(help="Of rules: fp32 or fp16.")] = DEFAULT.embeddings,
-    premises: Annotated[int, typer.Option(min=0, help="Keys that rules share; 0: each its own.")] = 0,
-    conclusions: Annotated[int, typer.Option(min=0, help="Values that rules share; 0: each its own.")] = 0,
-    repeats: Annotated[int, typer.Option(help="Pairs of base and method, at most.")] = DEFAULT.repeats,
-    memory_gb: Annotated[float, typer.Option(help="Rules that need more are not tried.")] = DEFAULT.memory_gb,
-    rules: Annotated[str, typer.Option(help="Numbers of rules, separated by commas.")] = ",".join(
-        map(str, RULES)
-    ),
-    methods: Annotated[str, typer.Option(help="Separated by commas.")] = ",".join(METHODS),
+    shape: Annotated[str, typer.Option(help="Model: qwen2-0.5b, qwen2.5-7b or tiny.")] = "qwen2-0.5b",
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    dtype: Annotated[str, typer.Option(help="Of the model: fp32, fp16 or bf16.")] = "fp32",
+    encoder_dim: Annotated[int, typer.Option(help="P, width of the embeddings.")] = 384,
+    embeddings: Annotated[str, typer.Option(help="Of rules: fp32 or fp16.")] = "fp32",
+    premises: Annotated[int, typer.Option(help="Keys that rules share; 0: each its own.")] = 0,
+    conclusions: Annotated[int, typer.Option(help="Values that rules share; 0: each its own.")] = 0,
+    repeats: Annotated[int, typer.Option(help="Pairs of base and method, at most.")] = 7,
+    rules: Annotated[
+        str, typer.Option(help="Numbers of rules, separated by commas.")
+    ] = "0,100,1000,10000,100000,1000000",
+    methods: Annotated[str, typer.Option(help="Separated by commas.", show_default="all")] = "",
     out: Annotated[Path, typer.Option(help="Folder of results file and table.")] = Path("efficiency"),
 ) -> None:
     """Measure time to first token, time per token and per search, and peak memory by number of rules.
@@ -47,31 +39,28 @@ def serving(
     given = locals()
     with user_errors():
         from ruleworld_data.io import write_whole
+        from ruleworld_data.spec import check_name
 
-        from ..cache import cache_root
-        from .serving import measure
-        from .tables import serving_markdown
+        from .methods import METHODS
+        from .serving import measure, serving_markdown
+        from .workload import Settings
 
-        settings = Settings(
-            **{item.name: given[item.name] for item in fields(Settings) if item.name in given}
-        )
+        names = Settings.__dataclass_fields__.keys() & given.keys()
+        settings = Settings(**{name: given[name] for name in names})
         if device == "cuda":
             import torch
 
             if not torch.cuda.is_available():
                 raise ValueError("--device cuda: torch sees no GPU here; use --device cpu")
-        cells = grid(methods.split(","), [int(count) for count in rules.split(",")])
-        if not cells:
+        chosen = [check_name("method", name, METHODS) for name in methods.split(",")] if methods else METHODS
+        counts = [int(count) for count in rules.split(",")]
+        # Without rules only DynaRule is another model than the base.
+        cells = [(name, count) for name in chosen for count in counts if count > 0 or name == "dynarule"]
+        if not cells or min(counts) < 0:
             raise ValueError(
                 f"--methods {methods} --rules {rules} name nothing to measure; add dynarule, or rules above 0"
             )
-        table = measure(
-            settings,
-            cells,
-            out / "serving.json",
-            cache_root() / "random",
-            lambda line: typer.echo(line, err=True),
-        )
+        table = measure(settings, cells, out / "serving.json", lambda line: typer.echo(line, err=True))
         text = serving_markdown(table)
         write_whole(out / "serving.md", text + "\n")
     typer.echo(text)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -15,16 +14,30 @@ from dynarule.plus import RuleStates, TokenMemory
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
 
-from .settings import BYTES, PLUS, TOGETHER, Cell, Settings
-from .workload import random_rows, random_tokens, timed
+from .workload import BYTES, Settings, random_rows, random_tokens, timed
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     Side = tuple[Tensor, Tensor | None]
 
-Seconds = tuple[float, float]
-"""Wall and CPU."""
+METHODS = {
+    "dynarule": "DynaRule",
+    "dynarule-plus": "DynaRule+",
+    "dynarule-plus-together": "DynaRule+, rules read together",
+    "prompting": "rules in the prompt",
+    "inject-all": "all rules, every layer",
+    "inject-third": "all rules, every third layer (KBLaM)",
+}
+PLUS: dict[str, Any] = {
+    "confidence_layer": 2, "first_layer": 2, "shared_after": True, "reading": "tokens", "search_heads": 4,
+    "search_offsets": 64, "lookahead": 4, "score_weight": 6.0, "score_limit": 4.0, "top_k": 16,
+}  # fmt: skip
+"""DynaRule+ as its recipe has it, the rules kept per search included."""
+TOGETHER: dict[str, Any] = {"together": True, "search_tail": 24, "score_weight": 0.0, "score_limit": None}
+"""What its recipe for a pretrained model has instead."""
+MAX_GB = 8
+"""Keys and values of all rules that need more are not tried."""
 
 
 @dataclass
@@ -35,21 +48,18 @@ class Condition:
     prompt: Tensor  # (1, T) tokens
     attached: Callable[[], AbstractContextManager[Any]] = nullcontext  # in it the model is the method's
     searches: bool = False  # whether it has a <search> token to time
-    facts: dict[str, Any] = field(default_factory=dict)  # such as bytes per rule
+    bytes_per_rule: dict[str, float] = field(default_factory=dict)
     cold: Callable[[], Condition] | None = None  # the same with no rule read before
-    times: defaultdict[str, list[Seconds]] = field(
-        default_factory=lambda: defaultdict(list)
-    )  # ttft, decode, search
 
-    def prefill(self, device: str) -> Seconds:
-        """Read the prompt into a new cache and choose the first token."""
+    def prefill(self, device: str) -> float:
+        """Read the prompt into a new cache and choose the first token; return the ms."""
         from transformers import DynamicCache
 
         self._cache = DynamicCache(config=self.model.config)
         return self.step(self.prompt, device)
 
-    def step(self, ids: Tensor, device: str) -> Seconds:
-        """Read more tokens, (1, T), and choose the next."""
+    def step(self, ids: Tensor, device: str) -> float:
+        """Read more tokens, (1, T), and choose the next; return the ms."""
         import torch
 
         def work() -> None:
@@ -86,49 +96,66 @@ class InjectedRules(LayerMemory):
         key_1HMD, value_1HMD = self._rules[layer]
         return key_1HMD, value_1HMD, None, self.length_shift(key_1HMD.shape[2])
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all keys and values."""
-        return sum(tensor.nbytes for pair in self._rules.values() for tensor in pair)
+
+def injected_bytes(settings: Settings, every: int) -> int:
+    """Return the bytes of a rule's keys and values in every so many layers."""
+    config = settings.config
+    layers = len(range(0, config.num_hidden_layers, every))
+    return 2 * layers * config.hidden_size * BYTES[settings.dtype]
 
 
-def build(settings: Settings, cell: Cell, base: Condition, cache: Path) -> Condition:
-    """Return a cell's method, ready for its number of rules; ``cache`` is the folder of random embeddings."""
-    if cell.method == "prompting":
-        return _prompting(settings, cell, base)
-    sides = [
-        _side(settings, cell.rules, shared, settings.seed + key, cache)
-        for key, shared in enumerate((settings.premises, settings.conclusions))
-    ]
+def obstacle(settings: Settings, method: str, rules: int) -> str | None:
+    """Say why a method with so many rules cannot be measured here; None if it can."""
+    if method == "prompting":
+        tokens = settings.prompt_tokens + settings.tokens_per_rule * rules + settings.new_tokens
+        if tokens > (context := settings.config.max_position_embeddings):
+            return f"{tokens:,} tokens do not fit the context of {context:,}"
+    elif method.startswith("inject"):
+        need = injected_bytes(settings, _every(method)) * rules / 1e9
+        if need > MAX_GB:
+            return f"keys and values need {need:,.1f} GB, allowed are {MAX_GB}"
+    return None
+
+
+def _every(method: str) -> int:
+    return 1 if method == "inject-all" else 3
+
+
+def build(settings: Settings, method: str, rules: int, base: Condition, folder: Path) -> Condition:
+    """Return a method, ready for a number of rules, whose random embeddings are written to a folder."""
+    if method == "prompting":
+        return _prompting(settings, rules, base)
+    shared = (settings.premises, settings.conclusions)
+    sides = [_side(settings, rules, count, key, folder / str(key)) for key, count in enumerate(shared)]
     # A copy of the modules over the same weights, since the adapter becomes a part of its model.
     model = copy.deepcopy(base.model, {id(weight): weight for weight in base.model.parameters()})
-    if cell.method == "dynarule":
-        return _dynarule(settings, model, base.prompt, _bank(sides, cell.rules))
-    if cell.method in ("dynarule-plus", "dynarule-plus-together"):
-        together = cell.method == "dynarule-plus-together"
-        return _plus(settings, model, base.prompt, _bank(sides, cell.rules), together)
-    every = 1 if cell.method == "inject-all" else 3
+    if method == "dynarule":
+        return _dynarule(settings, model, base.prompt, _bank(sides, rules))
+    if method.startswith("dynarule-plus"):
+        return _plus(settings, model, base.prompt, _bank(sides, rules), method == "dynarule-plus-together")
+    every = _every(method)
     adapter = RuleAdapter(model, kblam_config(settings.encoder_dim, every=every)).requires_grad_(False)
-    rules = InjectedRules(adapter, *(rows if place is None else rows[place] for rows, place in sides))
-    size = {"keys and values": rules.nbytes / cell.rules}
-    return Condition(model, base.prompt, lambda: attach(model, rules), facts={"bytes_per_rule": size})
+    injected = InjectedRules(adapter, *(rows if place is None else rows[place] for rows, place in sides))
+    size = {"keys and values": float(injected_bytes(settings, every))}
+    return Condition(model, base.prompt, lambda: attach(model, injected), bytes_per_rule=size)
 
 
-def _prompting(settings: Settings, cell: Cell, base: Condition) -> Condition:
+def _prompting(settings: Settings, rules: int, base: Condition) -> Condition:
     import torch
 
-    shape, count = settings.sizes, cell.rules * settings.tokens_per_rule
-    rules = random_tokens(count, shape.search_token, settings.seed + 1, settings.device)
-    per_token = 2 * shape.layers * shape.kv_heads * shape.hidden // shape.heads * BYTES[settings.dtype]
+    count, config = rules * settings.tokens_per_rule, settings.config
+    tokens = random_tokens(count, settings.search_token, settings.seed + 1, settings.device)
+    width = config.num_key_value_heads * config.hidden_size // config.num_attention_heads
+    per_token = 2 * config.num_hidden_layers * width * BYTES[settings.dtype]
     size = {"KV cache": float(per_token * settings.tokens_per_rule)}
-    return Condition(base.model, torch.cat([rules, base.prompt], 1), facts={"bytes_per_rule": size})
+    return Condition(base.model, torch.cat([tokens, base.prompt], 1), bytes_per_rule=size)
 
 
-def _side(settings: Settings, rules: int, shared: int, key: int, cache: Path) -> Side:
+def _side(settings: Settings, rules: int, shared: int, key: int, path: Path) -> Side:
     """Return random embeddings, and which of them each rule has where there are fewer than rules; None: its own."""
     own = not 0 < shared < rules
-    count = rules if own else shared
-    rows = random_rows(cache, count, settings.encoder_dim, settings.embeddings, key).to(settings.device)
+    count, key = rules if own else shared, settings.seed + key
+    rows = random_rows(path, count, settings.encoder_dim, settings.embeddings, key).to(settings.device)
     return rows, None if own else random_tokens(rules, shared, key, settings.device)[0].int()
 
 
@@ -150,34 +177,15 @@ def _bytes_per_rule(bank: RuleBank) -> float:
 def _dynarule(settings: Settings, model: Any, prompt: Tensor, bank: RuleBank) -> Condition:
     import torch
 
-    count, shape = len(bank), settings.sizes
-    config = dynarule_config(settings.encoder_dim, confidence_layer=shape.layers // 2, top_k=settings.top_k)
+    size, middle = {}, model.config.num_hidden_layers // 2
+    config = dynarule_config(settings.encoder_dim, confidence_layer=middle, top_k=settings.top_k)
     torch.manual_seed(settings.seed)
     adapter = RuleAdapter(model, config).requires_grad_(False)
-    memory = RuleMemory(adapter, bank, shape.search_token)
-    facts: dict[str, Any] = {"bytes_per_rule": {}}
-    if count:
+    memory = RuleMemory(adapter, bank, settings.search_token)
+    if bank:
         scales = sum(bank.inverse_scale(adapter[layer]).nbytes for layer in range(adapter.num_layers))
-        facts["bytes_per_rule"] = {"embeddings": _bytes_per_rule(bank), "1/sigma": scales / count}
-    return Condition(model, prompt, lambda: attach(model, memory), searches=bool(count), facts=facts)
-
-
-class _RuleTokens:
-    """A tokenizer of rules that gives each its own random tokens."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
-
-    def __call__(self, text: str | list[str], **_: Any) -> dict[str, Any]:
-        """Return the ids of one text, or of several."""
-        if isinstance(text, str):
-            return {"input_ids": self._ids(text)}
-        return {"input_ids": [self._ids(one) for one in text]}
-
-    def _ids(self, text: str) -> list[int]:
-        count, below = self.settings.tokens_per_rule, self.settings.sizes.search_token
-        keys = (self.settings.seed + 2 + int(line.split()[-1]) for line in text.splitlines())
-        return [int(token) for key in keys for token in random_tokens(count, below, key, "cpu")[0]]
+        size = {"embeddings": _bytes_per_rule(bank), "1/sigma": scales / len(bank)}
+    return Condition(model, prompt, lambda: attach(model, memory), searches=bool(bank), bytes_per_rule=size)
 
 
 def _plus(settings: Settings, model: Any, prompt: Tensor, bank: RuleBank, together: bool) -> Condition:
@@ -188,16 +196,25 @@ def _plus(settings: Settings, model: Any, prompt: Tensor, bank: RuleBank, togeth
     import torch
 
     torch.manual_seed(settings.seed)
-    layer = min(PLUS["confidence_layer"], settings.sizes.layers - 1)
+    layer = min(PLUS["confidence_layer"], model.config.num_hidden_layers - 1)
     options = PLUS | (TOGETHER if together else {}) | {"confidence_layer": layer, "first_layer": layer}
     adapter = RuleAdapter(model, dynarule_config(settings.encoder_dim, **options)).requires_grad_(False)
 
+    def rule_tokens(text: str) -> list[int]:
+        count, below = settings.tokens_per_rule, settings.search_token
+        keys = (settings.seed + 2 + int(line.split()[-1]) for line in text.splitlines())
+        return [int(token) for key in keys for token in random_tokens(count, below, key, "cpu")[0]]
+
+    def tokenizer(text: str | list[str], **_: Any) -> dict[str, Any]:
+        """Give each rule random tokens of its own."""
+        return {"input_ids": rule_tokens(text) if isinstance(text, str) else [*map(rule_tokens, text)]}
+
     def fresh() -> Condition:
-        states = RuleStates(model, _RuleTokens(settings), **{"most": 0} if together else {})
-        memory = TokenMemory(adapter, bank, states, settings.sizes.search_token)
+        states = RuleStates(model, tokenizer, **{"most": 0} if together else {})
+        memory = TokenMemory(adapter, bank, states, settings.search_token)
         return Condition(model, prompt, lambda: attach(model, memory), searches=True)
 
     warm = fresh()
-    warm.facts = {"bytes_per_rule": {"embeddings": _bytes_per_rule(bank)}}
+    warm.bytes_per_rule = {"embeddings": _bytes_per_rule(bank)}
     warm.cold = None if together else fresh
     return warm

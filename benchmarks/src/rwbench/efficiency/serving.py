@@ -8,118 +8,145 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from textwrap import fill
 from typing import Any
 
 from ruleworld_data.io import start_worker, write_whole
 
+from ..markdown import markdown_table
 from ..run.environment import environment
-from .methods import Condition, build
-from .settings import DTYPES, Cell, Settings
-from .workload import peak_mb, random_model, random_tokens, reset_peak, spread
+from .methods import METHODS, PLUS, Condition, build, obstacle
+from .workload import Settings, peak_mb, random_model, random_tokens, reset_peak, spread
 
-Table = dict[str, Any]
 Figures = dict[str, Any]
+HEAD = (
+    "method", "rules", "TTFT ms", "x M=0", "decode ms", "x M=0", "`<search>` ms", "peak MB (M=0)", "bytes per rule",
+    "n",
+)  # fmt: skip
 
 
-def in_own_process(settings: Settings, cell: Cell, cache: Path) -> Figures:
+def in_own_process(settings: Settings, method: str, rules: int) -> Figures:
     """Measure a cell in a new process, whose peak of memory is the cell's."""
-    spawned = get_context("spawn")
-    with ProcessPoolExecutor(1, spawned, start_worker, (settings.threads,)) as pool:
-        return pool.submit(measure_cell, settings, cell, cache).result()
+    with ProcessPoolExecutor(1, get_context("spawn"), start_worker, (1,)) as pool:
+        return pool.submit(measure_cell, settings, method, rules).result()
 
 
 def measure(
     settings: Settings,
-    cells: Sequence[Cell],
+    cells: Iterable[tuple[str, int]],
     path: Path,
-    cache: Path,
     note: Callable[[str], None] = print,
-    run: Callable[[Settings, Cell, Path], Figures] = in_own_process,
-) -> Table:
-    """Measure cells one after another, and write the results file ``path`` after each; return the whole table.
+    run: Callable[[Settings, str, int], Figures] = in_own_process,
+) -> dict[str, Any]:
+    """Measure cells (method, number of rules), and write the results file ``path`` after each; return the whole table.
 
-    ``cache`` is the folder of random embeddings. A process that was killed, most likely for memory, is a failed cell.
+    A process that was killed, most likely for memory, is a failed cell.
     """
-    head = {"schema_version": 1, "kind": "serving", "settings": asdict(settings)}
-    table: Table = head | {"environment": environment(), "cells": []}
+    table: dict[str, Any] = {"schema_version": 1, "kind": "serving", "settings": asdict(settings)}
+    table |= {"environment": environment(), "cells": []}
     path.parent.mkdir(parents=True, exist_ok=True)
-    for cell in cells:
-        note(f"{cell.method}, {cell.rules:,} rules")
-        if obstacle := cell.obstacle(settings):
-            figures: Figures = {"status": "not_run", "note": obstacle}
+    for method, rules in cells:
+        note(f"{method}, {rules:,} rules")
+        if why := obstacle(settings, method, rules):
+            figures: Figures = {"status": "not_run", "note": why}
         else:
             try:
-                figures = {"status": "ok"} | run(settings, cell, cache)
+                figures = {"status": "ok"} | run(settings, method, rules)
             except (RuntimeError, MemoryError, OSError) as error:
                 what = f"{type(error).__name__}: {error}".splitlines()[0]
                 figures = {"status": "failed", "note": what}
-        table["cells"].append({"method": cell.method, "rules": cell.rules} | figures)
+        table["cells"].append({"method": method, "rules": rules} | figures)
         write_whole(path, json.dumps(table, indent=1, allow_nan=False) + "\n")
     return table
 
 
-def measure_cell(settings: Settings, cell: Cell, cache: Path) -> Figures:
-    """Return a cell's figures, in ms and MB."""
+def measure_cell(settings: Settings, name: str, rules: int) -> Figures:
+    """Return the figures of a method with so many rules, in ms and MB."""
     import torch
 
-    torch.set_num_threads(settings.threads)
-    shape, device = settings.sizes, settings.device
-    model = random_model(shape, device, getattr(torch, DTYPES[settings.dtype]), settings.seed)
-    count = settings.prompt_tokens + settings.new_tokens
-    tokens = random_tokens(count, shape.search_token, settings.seed, device)
-    base = Condition(model, tokens[:, : settings.prompt_tokens])
+    torch.set_num_threads(1)
+    device, count = settings.device, settings.prompt_tokens + settings.new_tokens
+    tokens = random_tokens(count, settings.search_token, settings.seed, device)
+    base = Condition(random_model(settings), tokens[:, : settings.prompt_tokens])
     new = tokens[:, settings.prompt_tokens :].split(1, 1)
     reset_peak(device)
     base.prefill(device)
     base.step(new[0], device)
-    base_peak = peak_mb(device)
-    method = build(settings, cell, base, cache)
-    if cell.method != "prompting":  # it runs the base model's code, and a prefill is long
-        method.prefill(device)
-        method.step(new[0], device)
-    reset_peak(device)
-    repeats, started = 0, time.perf_counter()
-    while repeats < settings.repeats and (
-        not repeats or time.perf_counter() - started < settings.cell_seconds
-    ):
-        order = [base, method] if repeats % 2 == 0 else [method, base]
-        for condition in order:
-            condition.times["ttft"].append(condition.prefill(device))
-        search = [torch.full_like(new[0], shape.search_token)] if method.searches else []
-        for name, ids in (*(("decode", token) for token in new), *(("search", token) for token in search)):
-            for condition in order:
-                condition.times[name].append(condition.step(ids, device))
-        repeats += 1
-    return {
-        "repeats": repeats,
-        **_times(settings, base, method),
-        "peak_mb": round(peak_mb(device), 1),
-        "base_peak_mb": round(base_peak, 1),
-        **_cold(settings, method),
-        **method.facts,
-    }
+    figures: Figures = {"base_peak_mb": round(peak_mb(device), 1)}
+    with TemporaryDirectory() as folder:
+        method = build(settings, name, rules, base, Path(folder))
+        if name != "prompting":  # it runs the base model's code, and a prefill is long
+            method.prefill(device)
+            method.step(new[0], device)
+        reset_peak(device)
+        search = [torch.full_like(new[0], settings.search_token)] if method.searches else []
+        steps = [*(("decode", token) for token in new), *(("search", token) for token in search)]
+        pairs: dict[str, list[list[float]]] = defaultdict(list)  # by what is timed, ms of base and of method
+        repeats, end = 0, time.perf_counter() + settings.cell_seconds
+        while repeats < settings.repeats and (not repeats or time.perf_counter() < end):
+            turn = -1 if repeats % 2 else 1  # each goes first in every other repeat
+            order = [base, method][::turn]
+            pairs["ttft"].append([one.prefill(device) for one in order][::turn])
+            for what, ids in steps:
+                pairs[what].append([one.step(ids, device) for one in order][::turn])
+            repeats += 1
+        for what, times in pairs.items():
+            theirs, ours = zip(*times, strict=True)
+            figures[f"{what}_ms"], figures[f"base_{what}_ms"] = spread(ours), spread(theirs)
+            figures[f"{what}_ratio"] = spread([b / a for a, b in times])
+        figures |= {"repeats": repeats, "peak_mb": round(peak_mb(device), 1)}
+        if method.cold is not None:
+            times_ms = [method.cold().prefill(device) for _ in range(max(3, settings.repeats))]
+            figures["cold_ttft_ms"] = spread(times_ms)
+    return figures | {"bytes_per_rule": method.bytes_per_rule}
 
 
-def _times(settings: Settings, base: Condition, method: Condition) -> Figures:
-    """Return times of both and the ratio of each pair, of neighbours in time."""
-    figures: Figures = {}
-    for name in method.times:
-        ours, theirs = (
-            [1e3 * seconds[settings.by_cpu_time] for seconds in side.times[name]] for side in (method, base)
-        )
-        figures[f"{name}_ms"], figures[f"base_{name}_ms"] = spread(ours), spread(theirs)
-        figures[f"{name}_ratio"] = spread([a / b for a, b in zip(ours, theirs, strict=True)])
-    return figures
+def serving_markdown(table: dict[str, Any]) -> str:
+    """Return a table in Markdown with its caption: times as multiples of the base model's, by number of rules."""
+    settings = table["settings"]
+    shared = " and ".join(
+        f"{settings[name]:,} different {name}" for name in ("premises", "conclusions") if settings.get(name)
+    )
+    plus = any(cell["method"].startswith("dynarule-plus") for cell in table["cells"])
+    kept = f"{settings['top_k']}" + (f", of DynaRule+ {PLUS['top_k']}" if plus else "")
+    clock = "CPU time" if settings["device"] == "cpu" else "wall clock"
+    caption = (
+        f"{settings['shape']}-shaped model with random weights, {settings['dtype']}, {settings['device']}, "
+        f"1 thread(s), prompt of {settings['prompt_tokens']} tokens; "
+        f"P = {settings['encoder_dim']}{f' of {shared}' * bool(shared)}, embeddings {settings['embeddings']}, mapped "
+        f"from disk; K = {kept}. Medians of {clock}; ratios (quartiles) to the same model without rules, measured in "
+        "turns."
+    )
+    order = list(METHODS)
+    cells = sorted(table["cells"], key=lambda cell: (order.index(cell["method"]), cell["rules"]))
+    return f"{fill(caption, 120)}\n\n{markdown_table(HEAD, map(_row, cells))}"
 
 
-def _cold(settings: Settings, method: Condition) -> Figures:
-    """Return the time to first token where no rule was read before, for a method that keeps what it read."""
-    if method.cold is None:
-        return {}
-    times = [method.cold().prefill(settings.device) for _ in range(max(3, settings.repeats))]
-    return {"cold_ttft_ms": spread([1e3 * seconds[settings.by_cpu_time] for seconds in times])}
+def _row(cell: Figures) -> list[str]:
+    name, rules = METHODS[cell["method"]], f"{cell['rules']:,}"
+    if cell["status"] != "ok":
+        return [name, rules, cell["note"], *[""] * (len(HEAD) - 3)]
+    ttft, decode, search = (
+        f"{cell[f'{key}_ms']['median']:,.1f}" if f"{key}_ms" in cell else "-"
+        for key in ("ttft", "decode", "search")
+    )
+    if "cold_ttft_ms" in cell:
+        ttft += f" ({cell['cold_ttft_ms']['median']:,.1f} cold)"
+    size = sum(cell["bytes_per_rule"].values())
+    return [
+        *(name, rules, ttft, _ratio(cell["ttft_ratio"]), decode, _ratio(cell["decode_ratio"]), search),
+        f"{cell['peak_mb']:,.0f} ({cell['base_peak_mb']:,.0f})",
+        f"{size:,.0f}" if size else "-",
+        str(cell["repeats"]),
+    ]
+
+
+def _ratio(spread: dict[str, float]) -> str:
+    return "{median:.2f} ({q25:.2f}-{q75:.2f})".format(**spread)

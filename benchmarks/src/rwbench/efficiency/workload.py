@@ -1,51 +1,90 @@
-"""Random models, tokens and embeddings, since cost depends on shapes alone; the clock and the peak of memory."""
+"""What is timed: random models, tokens and embeddings, since cost depends on shapes alone; clock and peak of memory."""
 
 from __future__ import annotations
 
 import resource
-import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from ruleworld_data.io import whole_file
+from pydantic import Field
+from pydantic.dataclasses import dataclass
 
 if TYPE_CHECKING:
     import numpy as np
-    import torch
     from torch import Tensor
 
 BLOCK = 65_536
 """Rows of embeddings that are drawn from one key."""
+DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+Count = Annotated[int, Field(ge=0)]
+Some = Annotated[int, Field(ge=1)]
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "qwen2-0.5b": {
+        "hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
+        "intermediate_size": 4_864, "vocab_size": 151_936, "tie_word_embeddings": True,
+    },
+    "qwen2.5-7b": {
+        "hidden_size": 3_584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
+        "intermediate_size": 18_944, "vocab_size": 152_064, "tie_word_embeddings": False,
+    },
+    "tiny": {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 64, "vocab_size": 101, "tie_word_embeddings": True, "max_position_embeddings": 512,
+    },
+}  # fmt: skip
+"""What transformers' `Qwen2Config` is given; the context is 32,768 tokens where it is not said."""
 
 
 @dataclass(frozen=True)
-class ModelShape:
-    """The sizes of a Qwen2 model, as in its configuration."""
+class Settings:
+    """What all cells of a table share: a model with random weights, and rules with random embeddings.
 
-    hidden: int  # heads times head dimension too
-    layers: int
-    heads: int
-    kv_heads: int
-    ffn: int
-    vocab: int
-    tied: bool  # input and output embeddings are one matrix
-    context: int = 32_768  # tokens; prompting cannot use more
+    Parameters
+    ----------
+    premises, conclusions : int
+        Different keys and values that rules share; 0: each rule its own.
+    cell_seconds : float
+        No new repeat begins after this time.
+
+    Raises
+    ------
+    ValueError
+        If a word is none of its choices, or a count is too small.
+    """
+
+    shape: Literal["qwen2-0.5b", "qwen2.5-7b", "tiny"] = "qwen2-0.5b"
+    device: Literal["cpu", "cuda"] = "cpu"
+    dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
+    encoder_dim: Some = 384
+    top_k: Some = 100
+    embeddings: Literal["fp32", "fp16"] = "fp32"
+    premises: Count = 0
+    conclusions: Count = 0
+    prompt_tokens: Some = 64
+    new_tokens: Some = 8
+    repeats: Some = 7
+    cell_seconds: float = 60.0
+    tokens_per_rule: Some = 14
+    seed: int = 0
+
+    @property
+    def config(self) -> Any:
+        """The model's configuration."""
+        from transformers import Qwen2Config
+
+        return Qwen2Config(**SHAPES[self.shape])
 
     @property
     def search_token(self) -> int:
         """The vocabulary's last id, which no random prompt holds."""
-        return self.vocab - 1
-
-
-SHAPES = {
-    "qwen2-0.5b": ModelShape(896, 24, 14, 2, 4_864, 151_936, tied=True),
-    "qwen2.5-7b": ModelShape(3_584, 28, 28, 4, 18_944, 152_064, tied=False),
-    "tiny": ModelShape(32, 2, 4, 2, 64, 101, tied=True, context=512),
-}
+        return int(SHAPES[self.shape]["vocab_size"]) - 1
 
 
 def keyed(*key: int) -> np.random.Generator:
@@ -55,24 +94,14 @@ def keyed(*key: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
-def random_model(shape: ModelShape, device: str, dtype: torch.dtype, seed: int = 0) -> Any:
+def random_model(settings: Settings) -> Any:
     """Return a Qwen2 model with small random weights, frozen, in eval mode."""
     import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers import Qwen2ForCausalLM
 
-    config = Qwen2Config(
-        vocab_size=shape.vocab,
-        hidden_size=shape.hidden,
-        intermediate_size=shape.ffn,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        max_position_embeddings=shape.context,
-        tie_word_embeddings=shape.tied,
-    )
-    torch.manual_seed(seed)
-    with torch.device(device):  # 7 billion weights would take minutes on a CPU
-        model = Qwen2ForCausalLM._from_config(config, dtype=dtype)
+    torch.manual_seed(settings.seed)
+    with torch.device(settings.device):  # 7 billion weights would take minutes on a CPU
+        model = Qwen2ForCausalLM._from_config(settings.config, dtype=getattr(torch, DTYPES[settings.dtype]))
     return model.eval().requires_grad_(False)
 
 
@@ -83,45 +112,38 @@ def random_tokens(count: int, below: int, key: int, device: str) -> Tensor:
     return torch.from_numpy(keyed(key, count).integers(0, below, (1, count))).to(device)
 
 
-def random_rows(folder: Path, rules: int, width: int, dtype: str, key: int) -> Tensor:
-    """Return unit vectors in random directions, (rules, width), mapped from a file made on first use.
+def random_rows(path: Path, rules: int, width: int, dtype: str, key: int) -> Tensor:
+    """Return unit vectors in random directions, (rules, width), mapped from a file that is written first.
 
-    Block b is a function of (key, b), so the first rows of a large file are those of a small one. Such vectors say
-    nothing about what a search finds, only what it costs.
+    Such vectors say nothing about what a search finds, only what it costs.
     """
     import numpy as np
     import torch
 
-    kind = np.dtype({"fp32": "float32", "fp16": "float16"}[dtype])
     if not rules:
-        return torch.empty(0, width, dtype=getattr(torch, kind.name))
-    path = folder / f"random-{rules}x{width}-{dtype}-key{key}.npy"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as part:
-            rows = np.lib.format.open_memmap(part, mode="w+", dtype=kind, shape=(rules, width))
-            for number, start in enumerate(range(0, rules, BLOCK)):
-                block = keyed(key, number).standard_normal((BLOCK, width), dtype=np.float32)[: rules - start]
-                rows[start : start + len(block)] = block / np.linalg.norm(block, axis=1, keepdims=True)
-            rows.flush()
+        return torch.empty(0, width, dtype=getattr(torch, DTYPES[dtype]))
+    rows = np.memmap(path, DTYPES[dtype], "w+", shape=(rules, width))
+    for number, start in enumerate(range(0, rules, BLOCK)):
+        block = keyed(key, number).standard_normal((BLOCK, width), dtype=np.float32)[: rules - start]
+        rows[start : start + len(block)] = block / np.linalg.norm(block, axis=1, keepdims=True)
+    rows.flush()
     # Mapped copy-on-write: torch asks for memory that it may write to, though nothing does.
-    return torch.from_numpy(np.load(path, mmap_mode="c"))
+    return torch.from_numpy(np.memmap(path, DTYPES[dtype], "c", shape=(rules, width)))
 
 
-def timed(work: Callable[[], object], device: str) -> tuple[float, float]:
-    """Run something once; return wall and CPU seconds, with what the GPU still had to do."""
-    _wait(device)
-    wall, cpu = time.perf_counter(), time.process_time()
+def timed(work: Callable[[], object], device: str) -> float:
+    """Run something once and return its ms: of CPU, which on a shared machine counts our work alone; on a GPU, wall."""
+    if device == "cpu":
+        start = time.process_time()
+        work()
+        return 1e3 * (time.process_time() - start)
+    import torch
+
+    torch.cuda.synchronize()
+    start = time.perf_counter()
     work()
-    _wait(device)
-    return time.perf_counter() - wall, time.process_time() - cpu
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        import torch
-
-        torch.cuda.synchronize()
+    torch.cuda.synchronize()
+    return 1e3 * (time.perf_counter() - start)
 
 
 def reset_peak(device: str) -> None:
@@ -143,14 +165,12 @@ def peak_mb(device: str) -> float:
     if STATUS.exists():
         line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024 / 1e6
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # macOS counts bytes
 
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
     """Return median, quartiles and number of values."""
     import numpy as np
 
-    low, middle, high = np.percentile(np.asarray(values, dtype=np.float64), [25, 50, 75])
-    quartiles = {"median": middle, "q25": low, "q75": high}
-    return {name: round(float(value), 4) for name, value in quartiles.items()} | {"n": len(values)}
+    quartiles = zip(("q25", "median", "q75"), np.percentile(values, [25, 50, 75]), strict=True)
+    return {name: round(float(value), 4) for name, value in quartiles} | {"n": len(values)}
