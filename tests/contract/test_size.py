@@ -12,11 +12,11 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 13_180,
     "dynarule": 13_840,
-    "benchmarks": 13_310,
-    "tests": 22_500,
+    "benchmarks": 13_180,
+    "tests": 22_490,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 40_320
+ALL_SOURCE = 40_290
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 71.8
