@@ -9,7 +9,7 @@ costs what the plain model's costs; gradients go to the two thin factors, which 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from transformers import AttentionInterface
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 SCALE = 2.0  # alpha is twice the rank
-OUT_OF_SIGHT = -1e4
+BLOCK = 128  # tokens whose logits are in memory
 
 
 class Branch(NamedTuple):
@@ -116,8 +116,32 @@ def add_lora(model: Any, layers: Mapping[int, int]) -> dict[str, LoraLinear]:
     return changed
 
 
-def answer_logits(model: Any, tree: Tree) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the logits of all tokens that are to be predicted, the tokens, and the branch of each."""
+class _TokenLosses(torch.autograd.Function):
+    """Cross-entropy by token with a frozen output matrix, a block at a time: all logits at once take a second pass."""
+
+    @staticmethod
+    def forward(ctx: Any, states_NC: Tensor, output_VC: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:
+        losses, right, grads = [], [], []
+        for x_NC, of_N in zip(states_NC.split(BLOCK), target_N.split(BLOCK), strict=True):
+            logits_NV = F.linear(x_NC, output_VC).float()
+            right.append(logits_NV.argmax(-1) == of_N)
+            total_N1, own_N1 = logits_NV.logsumexp(-1, keepdim=True), logits_NV.gather(-1, of_N[:, None])
+            losses.append((total_N1 - own_N1)[:, 0])
+            share_NV = logits_NV.sub_(total_N1).exp_()
+            share_NV.scatter_add_(-1, of_N[:, None], torch.full_like(own_N1, -1))
+            grads.append(share_NV.to(x_NC.dtype) @ output_VC)
+        ctx.save_for_backward(torch.cat(grads))
+        ctx.mark_non_differentiable(right_N := torch.cat(right))
+        return torch.cat(losses), right_N
+
+    @staticmethod
+    def backward(ctx: Any, grad_N: Tensor, _: Any) -> tuple[Tensor, None, None]:
+        (grad_NC,) = ctx.saved_tensors
+        return grad_N[:, None].to(grad_NC.dtype) * grad_NC, None, None
+
+
+def answer_losses(model: Any, tree: Tree) -> tuple[Tensor, Tensor, Tensor]:
+    """Return of all tokens that are to be predicted the loss, whether it was the likeliest, and the branch."""
     device, count, width = model.device, len(tree.branches), tree.width
     ids_BW = torch.zeros(count, width, dtype=torch.long)
     wanted_BW = torch.zeros(count, width, dtype=torch.bool)
@@ -125,64 +149,62 @@ def answer_logits(model: Any, tree: Tree) -> tuple[Tensor, Tensor, Tensor]:
         ids_BW[row, : len(branch.ids)] = torch.tensor(branch.ids)
         wanted_BW[row, : len(branch.ids)] = torch.tensor(branch.wanted)
     ids_T = torch.cat((torch.tensor(tree.prefix, dtype=torch.long), ids_BW.flatten()))
-    begin, hidden_PP = len(tree.prefix), tree.hidden
+    begin, config = len(tree.prefix), model.config
     places_T = torch.cat((tree.places, torch.arange(width).repeat(count)))
     states_TC = model.model(
         ids_T[None].to(device),
         position_ids=(places_T - places_T.min())[None].to(device),
         use_cache=False,
-        tree=(begin, count, None if hidden_PP is None else hidden_PP.to(device)),
+        tree=Sight.of(tree, config.num_attention_heads // config.num_key_value_heads, device),
     ).last_hidden_state[0]
     where_N = begin + wanted_BW.flatten().nonzero()[:, 0]
-    logits_NV = model.lm_head(states_TC[(where_N - 1).to(device)]).float()
-    return logits_NV, ids_T[where_N].to(device), (where_N - begin) // width
-
-
-@lru_cache(maxsize=64)
-def _causal(size: int, groups: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    later = torch.ones(size, size, dtype=torch.bool, device=device).triu(1)
-    return (
-        torch.zeros(size, size, dtype=dtype, device=device)
-        .masked_fill_(later, OUT_OF_SIGHT)
-        .repeat(groups, 1)[None]
+    losses_N, right_N = _TokenLosses.apply(
+        states_TC[(where_N - 1).to(device)], model.lm_head.weight, ids_T[where_N].to(device)
     )
+    return losses_N, right_N, (where_N - begin) // width
+
+
+class Sight(NamedTuple):
+    """What the tokens of a tree see: masks of the prefix and of every branch, made once for all layers."""
+
+    begin: int  # tokens of the prefix
+    count: int  # branches
+    prefix_PP: Tensor
+    branch_QS: Tensor  # of the G query heads of a group, one below the other; all of the prefix, then itself
+
+    @classmethod
+    def of(cls, tree: Tree, group: int, device: torch.device) -> Sight:
+        """Return a tree's masks; G query heads share one of K key heads."""
+        begin, width = len(tree.prefix), tree.width
+        prefix_PP, own_WW = (torch.ones(size, size, dtype=torch.bool).tril() for size in (begin, width))
+        if (hidden_PP := tree.hidden) is not None:
+            prefix_PP &= ~hidden_PP
+        branch_WS = torch.cat((torch.ones(width, begin, dtype=torch.bool), own_WW), 1)
+        masks = (mask.repeat(group, 1).to(device) for mask in (prefix_PP, branch_WS))
+        return cls(begin, len(tree.branches), *masks)
 
 
 def tree_attention(
     module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, scaling: float, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """Let the prefix see itself, and every branch the prefix and itself; G query heads share one of K key heads."""
-    begin, count, hidden_PP = kwargs["tree"]
+    """Let the prefix see itself, and every branch the prefix and itself."""
+    sight: Sight = kwargs["tree"]
+    begin, count = sight.begin, sight.count
     (_, heads, length, size), kv = query.shape, key.shape[1]
     group, width = heads // kv, (length - begin) // count
-    q_KGTD, k_KTD, v_KTD = (query * scaling)[0].view(kv, group, length, size), key[0], value[0]
-    k_KPD, v_KPD, q_KGRD = k_KTD[:, :begin], v_KTD[:, :begin], q_KGTD[:, :, begin:]
-    q_KPD = q_KGTD[:, :, :begin].reshape(kv, group * begin, size)
-    mask_1QP = _causal(begin, group, query.dtype, query.device)
-    if hidden_PP is not None:
-        mask_1QP = mask_1QP.masked_fill(hidden_PP.repeat(group, 1), OUT_OF_SIGHT)
-    first = torch.baddbmm(mask_1QP, q_KPD, k_KPD.mT)
-    first_HPD = torch.bmm(first.softmax(-1), v_KPD).view(heads, begin, size)
-
-    def by_branch(
-        x_KGRD: Tensor,
-    ) -> Tensor:  # all rows of a branch together: (kv * count, group * width, ...)
-        last = x_KGRD.shape[-1]
-        return (
-            x_KGRD.view(kv, group, count, width, last)
-            .transpose(1, 2)
-            .reshape(kv * count, group * width, last)
-        )
-
-    far = torch.bmm(q_KGRD.reshape(kv, -1, size), k_KPD.mT).view(kv, group, count * width, begin)
-    own_k, own_v = (x_KTD[:, begin:].reshape(kv * count, width, size) for x_KTD in (k_KTD, v_KTD))
-    near = torch.baddbmm(_causal(width, group, query.dtype, query.device), by_branch(q_KGRD), own_k.mT)
-    near = near.view(kv, count, group, width, width).transpose(1, 2).reshape(kv, group, -1, width)
-    seen = torch.cat((far, near), -1).softmax(-1)
-    rest = torch.bmm(seen[..., :begin].reshape(kv, group * count * width, begin), v_KPD)
-    rest = rest.view(kv, group, count, width, size)
-    own = torch.bmm(by_branch(seen[..., begin:]), own_v).view(kv, count, group, width, size).transpose(1, 2)
-    return torch.cat((first_HPD, (rest + own).reshape(heads, -1, size)), 1).transpose(0, 1)[None], None
+    q_KGTD = query.view(kv, group, length, size)
+    prefix, branches = [], []
+    for x_KTD in (key[0], value[0]):
+        own_BKWD = x_KTD[:, begin:].view(kv, count, width, size).transpose(0, 1)
+        prefix.append(x_KTD[None, :, :begin])
+        branches.append(torch.cat((prefix[-1].expand(count, -1, -1, -1), own_BKWD), 2))
+    attend = partial(F.scaled_dot_product_attention, scale=scaling)
+    first_1KRD = attend(q_KGTD[:, :, :begin].reshape(1, kv, group * begin, size), *prefix, sight.prefix_PP)
+    q_BKRD = q_KGTD[:, :, begin:].view(kv, group, count, width, size).permute(2, 0, 1, 3, 4)
+    rest_BKRD = attend(q_BKRD.reshape(count, kv, group * width, size), *branches, sight.branch_QS)
+    rest_KGBWD = rest_BKRD.view(count, kv, group, width, size).permute(1, 2, 0, 3, 4)
+    both = first_1KRD.view(heads, begin, size), rest_KGBWD.reshape(heads, count * width, size)
+    return torch.cat(both, 1).transpose(0, 1)[None], None
 
 
 AttentionInterface.register("tree", tree_attention)

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-import torch.nn.functional as F
 import typer
 from documents import STRICT, Writer
 from drills import Ingredient, draw_trees
 from loop import STATE, Told, Training
-from network import Tree, add_lora, answer_logits
+from network import Tree, add_lora, answer_losses
 from pydantic import TypeAdapter
 from pydantic.dataclasses import dataclass
 from ruleworld_data.io import write_whole
@@ -130,12 +129,9 @@ class Teaching(Training):
         count = sum(sum(branch.wanted) for tree in trees for branch in tree.branches)
         told = defaultdict(list)
         for tree in trees:
-            logits_NV, target_N, branch_N = answer_logits(self.model, tree)
-            losses_N = F.cross_entropy(logits_NV, target_N, reduction="none")
+            losses_N, right_N, branch_N = answer_losses(self.model, tree)
             (losses_N.sum() / count).backward()
-            told[tree.ingredient] += answers(
-                tree, losses_N.detach(), logits_NV.argmax(-1) == target_N, branch_N
-            )
+            told[tree.ingredient] += answers(tree, losses_N.detach(), right_N, branch_N)
         torch.nn.utils.clip_grad_norm_([*self.weights.values()], recipe.clip, error_if_nonfinite=True)
         left = max(0.0, 1 - self.done)
         for group in optimizer.param_groups:

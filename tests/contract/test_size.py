@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 13_180,
     "dynarule": 13_840,
-    "benchmarks": 13_180,
+    "benchmarks": 13_200,
     "tests": 22_490,
 }
 """Lines of Python below each folder, comments and blank lines included."""

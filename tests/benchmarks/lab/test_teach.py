@@ -6,11 +6,12 @@ import random
 import drills
 import gates
 import loop
+import network
 import pytest
 import teach
 import torch
 from drills import Ingredient, draw_trees
-from network import LINEAR, Branch, Tree, add_lora, answer_logits
+from network import LINEAR, Branch, Tree, add_lora, answer_losses
 from peft import LoraConfig, PeftModel, get_peft_model
 from plain import NO_RULE
 from ruleworld_data.spec import Dials, subtasks_of
@@ -40,8 +41,8 @@ def recipe_of(model, **changes):
 
 
 @pytest.mark.parametrize("begin, apart", [(0, ()), (7, ()), (7, (3, 4)), (9, (4, 1, 4))])
-def test_a_pass_over_a_tree_is_one_pass_a_branch_by_peft(begin, apart, model):
-    """Logits and gradients, in float32, of branches of unequal length: no list before them, one, rules apart."""
+def test_a_pass_over_a_tree_is_one_pass_a_branch_by_peft(begin, apart, model, monkeypatch):
+    """Losses and gradients, in float32, of branches of unequal length: no list before them, one, rules apart."""
     draw = random.Random(begin)
     branches = [
         Branch([draw.randrange(5, 300) for _ in range(n)], [i > 1 for i in range(n)], "") for n in (5, 9, 4)
@@ -58,8 +59,9 @@ def test_a_pass_over_a_tree_is_one_pass_a_branch_by_peft(begin, apart, model):
             other[f"{name}.lora_A.default.weight"].copy_(linear.down)
             other[f"{name}.lora_B.default.weight"].copy_(linear.up)
         linear.join()
-    logits, target, branch = answer_logits(ours, tree)
-    cross_entropy(logits, target, reduction="sum").backward()
+    monkeypatch.setattr(network, "BLOCK", 4)
+    losses, right, branch = answer_losses(ours, tree)
+    losses.sum().backward()
     for number, each in enumerate(branches):
         ids = torch.tensor([tree.prefix + each.ids])
         seen = torch.ones(ids.shape[1], ids.shape[1], dtype=torch.bool).tril()
@@ -72,8 +74,10 @@ def test_a_pass_over_a_tree_is_one_pass_a_branch_by_peft(begin, apart, model):
         mask = torch.zeros(seen.shape).masked_fill(~seen, -1e9)[None, None]
         output = theirs(input_ids=ids, attention_mask=mask, position_ids=torch.tensor([places]))
         alone = output.logits[0, begin + 1 : -1]
-        torch.testing.assert_close(logits[branch == number], alone, rtol=1e-4, atol=1e-4)
-        cross_entropy(alone, ids[0, begin + 2 :], reduction="sum").backward()
+        of_each = cross_entropy(alone, ids[0, begin + 2 :], reduction="none")
+        torch.testing.assert_close(losses[branch == number], of_each, rtol=1e-4, atol=1e-4)
+        assert torch.equal(right[branch == number], alone.argmax(-1) == ids[0, begin + 2 :])
+        of_each.sum().backward()
     for name, linear in changed.items():
         for side, own in (("lora_A", linear.down), ("lora_B", linear.up)):
             its = other[f"{name}.{side}.default.weight"].grad
