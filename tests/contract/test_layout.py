@@ -46,7 +46,7 @@ def test_names_of_lazy_packages_are_seen_by_type_checkers():
     for path in PACKAGES["ruleworld_data"].glob("*/__init__.py"):
         text = path.read_text(encoding="utf-8")
         if "= attach(" in text:
-            lazy = re.findall(r'\b(\w+)="', text.split("= attach(")[1].split(")\n")[0])
+            lazy = re.findall(r'\b(\w+)=["(]', text.split("= attach(")[1].split("\n)\n")[0])
             assert sorted(lazy) == sorted(re.findall(r"^    from \.(\w+) import \*$", text, flags=re.M)), path
 
 

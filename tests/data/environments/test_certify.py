@@ -2,13 +2,11 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from ruleworld_data.cli import app
-from ruleworld_data.environments import Certificate, EnvConfig, RewardWeights, certify, instance
+from ruleworld_data.environments import EnvConfig, RewardWeights, certify, instance
 from ruleworld_data.environments import certificate as module
-from ruleworld_data.environments.instances import SCHEMA
 from typer.testing import CliRunner
 
 CHAINS = EnvConfig(("multi_hop_3",), reward=RewardWeights(exact=0.8, steps=0.1, format=0.1))
@@ -22,34 +20,15 @@ CHAINS = EnvConfig(("multi_hop_3",), reward=RewardWeights(exact=0.8, steps=0.1, 
         {"version": "1.2", "dials": "words=1", "access": "tags"},
         {"version": "1.2", "dials": "exceptions=2,words=0.8", "subtasks": ("exceptions_2",)},
         {"version": "1.2", "dials": "compare=true", "subtasks": ("compare_3",), "form": "fol"},
+        {"version": "1.2", "dials": "unknown=true", "subtasks": ("unknown_2", "multi_hop_2")},
     ],
 )
 def test_a_sound_environment_is_certified(changes):
     config = replace(CHAINS, **changes)
     found = certify(config, 24)
-    assert found.passes and "All pass." in found.to_text(), found.to_text()
-    assert {check["checked"] for check in found.checks.values()} == {24} and len(found.policies) == 2
-    assert found.floor == pytest.approx(0.1)
+    assert not found.failed and "All pass." in found.to_text(), found.to_text()
+    assert {check["checked"] for check in found.checks.values()} == {24}
     assert json.loads(json.dumps(found.to_dict()))["config"] == config.to_dict()
-
-
-def test_half_of_the_questions_that_may_have_no_answer_are_won_by_saying_so():
-    found = certify(
-        replace(CHAINS, version="1.2", dials="unknown=true", subtasks=("unknown_2", "multi_hop_2")), 24
-    )
-    assert found.failed == ["policy 'most frequent answer'"]
-
-
-def test_a_pool_without_rivals_is_given_away(monkeypatch):
-    """What the default mends: the one rule about what is asked for."""
-    monkeypatch.setattr(module, "_CHECKS", {})
-    bare = replace(CHAINS, pool_size=30, rivals=0.0)
-    found = certify(replace(bare, reward=RewardWeights()), 60)
-    assert found.failed == ["policy 'count and a change, no chain'"] and not found.passes
-    assert "FAILED: policy" in found.to_text()
-    proved = certify(replace(bare, reward=RewardWeights(exact=0, proved=1)), 30)
-    assert proved.passes and proved.policies[0]["mean"] == 0
-    assert {policy["allowed"] for policy in proved.policies if policy["kind"] == "rules"} == {0.0}
 
 
 @pytest.mark.parametrize(
@@ -82,13 +61,3 @@ def test_the_command(tmp_path):
     for wrong, said in (["--set", "forms=fol"], "'form'"), (["--set", "seed"], "--set pool_size=1000"):
         done = CliRunner().invoke(app, ["certify", *wrong])
         assert done.exit_code == 2 and said in done.output
-
-
-def test_the_page_shows_the_committed_certificate():
-    """Its configuration is today's default; run the page's command anew when that changes."""
-    docs = Path(__file__).parents[3] / "ruleworld-data/docs"
-    found = json.loads((docs / "environments-certificate.json").read_text())
-    assert found.pop("schema") == SCHEMA and found.pop("passes") and found["config"] == EnvConfig().to_dict()
-    text = Certificate(**found).to_text()
-    table = text[text.index("| policy") :].splitlines()[:-2]
-    assert "\n".join(table) in (docs / "environments.md").read_text()

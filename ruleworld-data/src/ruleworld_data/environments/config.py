@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, TypeVar
@@ -47,7 +46,7 @@ class RewardWeights:
     proved : float
         1 if all answers are right and all steps: what a guess at the end of a chain does not have.
     format : float
-        1 for one box at the end with as many answers as are asked for, right or wrong: the reward of a wrong answer.
+        1 for one box at the end with as many answers as are asked for, right or wrong.
     search_cost : float
         Taken off per search beyond one for each gold rule; never below 0.
     """
@@ -66,16 +65,6 @@ class RewardWeights:
             raise ValueError(
                 "a reward must count right answers: give exact, strict or proved a weight above 0"
             )
-
-    @property
-    def total(self) -> float:
-        """The sum that the weighted mean is divided by; added up exactly, so that a perfect answer has 1."""
-        return math.fsum((self.exact, self.strict, self.steps, self.proved, self.format))
-
-    @property
-    def floor(self) -> float:
-        """The reward of a wrong answer in the form that is asked for."""
-        return self.format / self.total
 
 
 class WorldKey(NamedTuple):

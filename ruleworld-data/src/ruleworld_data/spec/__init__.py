@@ -3,64 +3,24 @@
 Everything is plain Python, validated when it is made, frozen, and hashable.
 """
 
-from .dials import ALL_SUBTASKS, PAPER_POINT, Dials, subtasks_of
-from .names import (
-    CHAINS,
-    CONFIGS,
-    EXTRA_TYPES,
-    HEADLINE_SPLITS,
-    HELDOUT_IDS,
-    MINI_FOLD_SIZE,
-    MINI_FOLDS,
-    OPERATORS,
-    QUESTION_SPLITS,
-    RESERVED,
-    ROLES,
-    RULE_SPLITS,
-    RULE_TYPES,
-    SUBTASKS,
-    UNKNOWN,
-    VERSION,
-    VERSIONS,
-    check_count,
-    check_name,
-    check_seed,
-    data_version,
-    splits_of,
-)
-from .sizes import SCALES, Scale, WorldSizes
-from .world import WorldSpec, num_rows
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ALL_SUBTASKS",
-    "CHAINS",
-    "CONFIGS",
-    "EXTRA_TYPES",
-    "HEADLINE_SPLITS",
-    "HELDOUT_IDS",
-    "MINI_FOLDS",
-    "MINI_FOLD_SIZE",
-    "OPERATORS",
-    "PAPER_POINT",
-    "QUESTION_SPLITS",
-    "RESERVED",
-    "ROLES",
-    "RULE_SPLITS",
-    "RULE_TYPES",
-    "SCALES",
-    "SUBTASKS",
-    "UNKNOWN",
-    "VERSION",
-    "VERSIONS",
-    "Dials",
-    "Scale",
-    "WorldSizes",
-    "WorldSpec",
-    "check_count",
-    "check_name",
-    "check_seed",
-    "data_version",
-    "num_rows",
-    "splits_of",
-    "subtasks_of",
-]
+from .._lazy import attach
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from .dials import *
+    from .names import *
+    from .sizes import *
+    from .world import *
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    dials="ALL_SUBTASKS PAPER_POINT Dials subtasks_of",
+    names=(
+        "CHAINS CONFIGS EXTRA_TYPES HEADLINE_SPLITS HELDOUT_IDS MINI_FOLDS MINI_FOLD_SIZE OPERATORS "
+        "QUESTION_SPLITS RESERVED ROLES RULE_SPLITS RULE_TYPES SUBTASKS UNKNOWN VERSION VERSIONS "
+        "check_count check_name check_seed data_version splits_of"
+    ),
+    sizes="SCALES Scale WorldSizes",
+    world="WorldSpec num_rows",
+)

@@ -4,26 +4,24 @@ Nothing of the generator is used: rules, facts and queries are parsed back from 
 share only the parser answer every sub-question again. `solve` and `execute` answer questions from any pool of rules.
 """
 
-from .executor import Derivation, Firing, execute, solve
-from .index import RuleIndex
-from .leaks import leak_report, render_leaks
-from .report import CHECKS, Check, Report, render_text
-from .rulebase import RuleBase, parse_rule_table
-from .run import verify
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "CHECKS",
-    "Check",
-    "Derivation",
-    "Firing",
-    "Report",
-    "RuleBase",
-    "RuleIndex",
-    "execute",
-    "leak_report",
-    "parse_rule_table",
-    "render_leaks",
-    "render_text",
-    "solve",
-    "verify",
-]
+from .._lazy import attach
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from .executor import *
+    from .index import *
+    from .leaks import *
+    from .report import *
+    from .rulebase import *
+    from .run import *
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    executor="Derivation Firing execute solve",
+    index="RuleIndex",
+    leaks="leak_report render_leaks",
+    report="CHECKS Check Report render_text",
+    rulebase="RuleBase parse_rule_table",
+    run="verify",
+)

@@ -3,28 +3,22 @@
 Everything here is numpy and plain Python; a world is a pure function of its seed and sizes.
 """
 
-from .arrays import RuleBlock, World
-from .drawing import build_world
-from .names import Names
-from .streams import Ints, Key, Stream, keyed_integers, mix
-from .vocabulary import Place, Verb, Vocabulary, article, load_vocabulary, symbol, term, with_object
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Ints",
-    "Key",
-    "Names",
-    "Place",
-    "RuleBlock",
-    "Stream",
-    "Verb",
-    "Vocabulary",
-    "World",
-    "article",
-    "build_world",
-    "keyed_integers",
-    "load_vocabulary",
-    "mix",
-    "symbol",
-    "term",
-    "with_object",
-]
+from .._lazy import attach
+
+if TYPE_CHECKING:  # what type checkers and editors see
+    from .arrays import *
+    from .drawing import *
+    from .names import *
+    from .streams import *
+    from .vocabulary import *
+
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    arrays="RuleBlock World",
+    drawing="build_world",
+    names="Names",
+    streams="Ints Key Stream keyed_integers mix",
+    vocabulary="Place Verb Vocabulary article load_vocabulary symbol term with_object",
+)
