@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 13_180,
+    "ruleworld-data": 12_940,
     "dynarule": 13_840,
     "benchmarks": 13_200,
-    "tests": 22_490,
+    "tests": 22_500,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 40_290
+ALL_SOURCE = 39_970
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 71.8
