@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 12_940,
-    "dynarule": 13_840,
+    "dynarule": 13_600,
     "benchmarks": 13_200,
-    "tests": 22_500,
+    "tests": 22_400,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 39_970
+ALL_SOURCE = 39_730
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 71.8

@@ -1,23 +1,14 @@
-"""The command line on a tiny model: what it prints, writes and refuses, in the terminal and in the browser."""
+"""The command line on a tiny model: what it prints, writes and refuses."""
 
 import json
-import re
 import shutil
 import sys
 
 import pytest
 import torch
-from dynarule.cli import loading
 from dynarule.cli.app import app
-from dynarule.cli.chat import RuleChat, searches_of
 from dynarule.cli.shared import one_line
-from dynarule.memory import Retrieval
 from safetensors.torch import load_file, save_file
-from starlette.applications import Starlette
-from starlette.responses import PlainTextResponse
-from starlette.routing import Mount
-from starlette.testclient import TestClient
-from starlette.websockets import WebSocketDisconnect
 from typer.testing import CliRunner
 
 from dynarule import (
@@ -26,7 +17,6 @@ from dynarule import (
     RuleBank,
     dynarule_config,
     generate,
-    load_adapter,
     prepare_search,
     question_prompts,
 )
@@ -48,8 +38,8 @@ class FakeEncoder:
         return torch.stack(rows) if rows else torch.zeros(0, WIDTH)
 
 
-def run(*words, stdin=None):
-    return CliRunner().invoke(app, [str(word) for word in words], input=stdin)
+def run(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture
@@ -153,8 +143,6 @@ def test_what_a_search_looked_for_is_told(cli, plus_files):
     assert (
         answer["trace"][0]["way"] == ways[0] and answer["trace"][0]["backward"] == expected.trace[0].backward
     )
-    chatted = run("chat", *served(folder), "--max-new-tokens", 5, stdin="w11 w12\n")
-    assert "".join(f" -> [{name}]" for name in ways[0]) in chatted.stdout
 
 
 def test_confidence_is_measured_shown_and_stored(cli, files):
@@ -327,43 +315,6 @@ def test_training_says_what_is_wrong(cli, files):
     assert "was started with additions {}, now it is {'sorted_batches': {}}" in again
 
 
-def test_chat_reads_the_rules_as_they_are_now(cli, files):
-    """A rule that was added is found, one that was removed is not, and a slip ends nothing."""
-    folder, model, tokenizer, _ = files
-    more = "If A is green, A will be blue."
-    lines = ["w11 w12", f"+ {more}", "rules GREEN", "-1", "- 99", "+", "w11 w12", "quit", "w1"]
-    result = run("chat", *served(folder), "--top", 99, "--max-new-tokens", 5, stdin="\n\n".join(lines) + "\n")
-    assert result.exit_code == 0, result.output
-    shown = result.stdout.splitlines()
-    places = [shown.index(line) for line in ("added [13], 13 rules", f"[13] {more}", "12 rules")]
-    assert places == sorted(places)
-    assert "99" in result.stderr and "type for example: + If" in result.stderr
-    banks = as_bank(), as_bank([*RULES[1:], more], [*IDS[1:], "13"])
-    # The model's random answers do not open with <search>, so the prompt's rules are those of step 1.
-    steps = [line for line in shown if line.startswith("  step 1: ")]
-    for line, bank in zip(steps, banks, strict=True):
-        (answer,) = generate(model, tokenizer, bank, ["w11 w12\n"], max_new_tokens=5)
-        assert set(re.findall(r"\[(\d+)\]", line)) == set(answer.trace[0].ids)
-        assert answer.text.strip() in shown
-
-
-def test_no_library_reads_what_is_typed_for_the_chat(cli, files, monkeypatch):
-    """As transformers does, to ask whether it may run code of a folder."""
-    folder, *_ = files
-    answers, load = [], loading.load_model
-
-    def asking(*arguments):
-        try:
-            answers.append(input("Do you wish to run the custom code? [y/N] "))
-        except EOFError:
-            answers.append(None)
-        return load(*arguments)
-
-    monkeypatch.setattr(loading, "load_model", asking)
-    result = run("chat", *served(folder), stdin="yes\nrules w11,\n")
-    assert answers == [None] and "[12] If A is w11" in result.stdout, result.output
-
-
 def test_errors_are_one_line(cli, files):
     folder, *_ = files
 
@@ -451,13 +402,12 @@ def test_texts_do_not_steer_the_terminal(cli, files):
     bank = folder / "bank"
     built = run("bank", "build", folder / "rules.csv", "--out", bank).stderr
     common = [*served(folder, rules="bank"), "--max-new-tokens", 1, "--top", 99]
-    chatted = run("chat", *common, stdin="rules\nw\u200b1\n")
+    asked = run("generate", *common, "-q", "w\u200b1", "--trace")
     texts = [
         cli("inspect", bank),
-        cli("generate", *common, "-q", "w1", "--trace"),
+        asked.stdout,
+        asked.stderr,
         cli("bank", "remove", bank, "\x1b]0;title\x07", code=2),
-        chatted.stdout,
-        chatted.stderr,
         cli("generate", *common, "-q", "w1", "--trace", "--json"),
     ]
     for text in texts:
@@ -466,7 +416,7 @@ def test_texts_do_not_steer_the_terminal(cli, files):
         assert not any(line.lstrip().startswith("[99]") for line in text.splitlines())
     assert r"\u001b[2J" in texts[0] and r"\u200b\udb40\udc41" in texts[0]
     assert "1 of 13 rules hold characters that nobody sees: " in built
-    assert "1 of 1 questions hold characters that nobody sees: w\\u200b1" in chatted.stderr
+    assert "1 of 1 questions hold characters that nobody sees: w\\u200b1" in asked.stderr
     assert json.loads(f'"{one_line(hostile)}"') == hostile  # escapes of JSON, so nothing is lost
 
 
@@ -488,7 +438,7 @@ def test_words_that_the_model_has_no_tokens_for_are_named(cli, files):
     )
 
 
-@pytest.mark.parametrize("extra", ["parquet", "train", "ui"])
+@pytest.mark.parametrize("extra", ["parquet", "train", "serve"])
 def test_a_missing_package_is_named_by_our_extra(extra, cli, files, monkeypatch):
     folder, *_ = files
     (folder / "rules.parquet").touch()
@@ -496,109 +446,7 @@ def test_a_missing_package_is_named_by_our_extra(extra, cli, files, monkeypatch)
     missing, command = {
         "parquet": ("pyarrow", ["generate", *served(folder, rules="rules.parquet"), "-q", "w1"]),
         "train": ("accelerate", [*training(folder), "--out", folder / "out"]),
-        "ui": ("gradio", ["ui", *served(folder)]),
+        "serve": ("fastapi", ["serve", *served(folder)]),
     }[extra]
     monkeypatch.setitem(sys.modules, missing, None)
     assert f'pip install "dynarule[{extra}]"' in cli(*command, code=2)
-
-
-# The conversation as it grows, and its page where gradio and a browser are at hand.
-
-
-@pytest.fixture
-def chat(plus_files, tiny_model, monkeypatch):
-    monkeypatch.setattr("dynarule.bank.encoders.SentenceEncoder", FakeEncoder)
-    folder, _, tokenizer = plus_files
-    model = tiny_model("llama")
-    head, search = model.get_output_embeddings().weight.data, tokenizer.convert_tokens_to_ids("<search>")
-    head[search] = (
-        1.1 * head[tokenizer.convert_tokens_to_ids("w39")]
-    )  # so that some of what is written is a search
-    chat = RuleChat(load_adapter(model, folder / "adapter").eval(), tokenizer, as_bank())
-    chat.max_new_tokens = 24
-    return chat
-
-
-def test_an_answer_grows_to_the_whole_one(chat, monkeypatch):
-    prompts = question_prompts(chat.tokenizer, ["w11 w12"], chat.config.question_opening)
-    settings = {"max_new_tokens": 24, "keep_search": True}
-    (expected,) = generate(chat.model, chat.tokenizer, chat.bank, prompts, **settings)
-    *parts, whole = chat.reply("w11 w12")
-    assert "  step 2: [" in whole and " -> [" in whole  # of several steps, with what they looked ahead to
-    assert whole.endswith(expected.text.replace("<search>", "").strip()) and len(parts) > 1
-    assert [len(part) for part in parts] == sorted(len(part) for part in parts)
-    monkeypatch.setattr(type(chat.model), "generate", lambda *_, **__: 1 / 0)
-    with pytest.raises(ZeroDivisionError):  # and ends the wait
-        list(chat.reply("w1"))
-
-
-@pytest.mark.parametrize(
-    ("text", "trace", "shown"),
-    [
-        ("<search>one<search> two", "012", "12"),  # the prompt's own is read by no step
-        ("one<search>two", "01", "01"),
-        ("one<search>tw", "0", ["0", None]),
-        ("one", "", [None]),
-    ],
-)
-def test_steps_are_told_apart_at_the_searches(text, trace, shown):
-    searches = searches_of(text, [Retrieval(0, int(i), 2, [i], [i], [0.0]) for i in trace], "<search>")
-    assert [search and search.ids[0] for search in searches] == list(shown)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "headers", "status"),
-    [
-        ("GET", "/config", {"host": "127.0.0.1:7860"}, None),
-        ("POST", "/gradio_api/queue/join", {"host": "localhost:1", "origin": "http://localhost:1"}, None),
-        ("GET", "/config", {"host": "evil.example:7860"}, 403),  # a name with this machine's address
-        ("GET", "/config", {}, 403),
-        ("POST", "/gradio_api/queue/join", {"host": "localhost:1", "origin": "http://evil.example"}, 403),
-        ("POST", "/gradio_api/queue/join", {"host": "localhost:1", "origin": "null"}, 403),
-        ("POST", "/gradio_api/upload", {"host": "localhost"}, 404),
-        ("PUT", "/gradio_api/queue/join", {"host": "localhost"}, 404),
-        ("POST", "/gradio_api/queue/join", {"host": "localhost", "content-length": str(1 << 30)}, 413),
-        ("POST", "/gradio_api/queue/join", {"host": "localhost", "content-length": ""}, 413),
-    ],
-)
-def test_the_page_answers_itself_alone(method, path, headers, status):
-    from dynarule.cli.ui import refusal
-
-    given = {"content-length": "9"} | headers
-    raw = [(name.encode(), value.encode()) for name, value in given.items()]
-    assert refusal({"method": method, "path": path, "headers": raw}) == status
-
-
-class Blocks:
-    """Gradio's, as far as `launch` uses it."""
-
-    def launch(self, *, app_kwargs, **options):
-        async def answer(scope, receive, send):
-            await PlainTextResponse("the page")(scope, receive, send)
-
-        self.options = options
-        return TestClient(Starlette(routes=[Mount("/", answer)], **app_kwargs), "http://127.0.0.1:7860")
-
-
-def test_whatever_serves_the_page_is_guarded():
-    from dynarule.cli.ui import launch
-
-    blocks = Blocks()
-    client = launch(blocks, 7860)
-    wanted = {"server_name": "127.0.0.1", "share": False, "mcp_server": False}
-    assert blocks.options | wanted == blocks.options
-    assert [client.get("/config", headers={"host": host}).status_code for host in ("localhost", "a.b")] == [
-        200,
-        403,
-    ]
-    assert [client.post(f"/gradio_api/{path}").status_code for path in ("upload", "queue/join")] == [404, 200]
-    with pytest.raises(WebSocketDisconnect), client.websocket_connect("/config"):
-        pass
-
-
-def test_example_questions_are_about_rules_of_the_whole_book():
-    from dynarule.cli.ui import example_questions
-
-    rules = [f"If the bag has {n} straps, it is checked." for n in range(900)] + ["All doors are open."]
-    assert example_questions(rules)[::2] == [f"The bag has {n} straps. What follows?" for n in (0, 594)]
-    assert example_questions(rules[-1:]) == example_questions([]) == []

@@ -10,7 +10,7 @@ import pytest
 import torch
 import uvicorn
 from dynarule.bank.storage import changed_bank
-from dynarule.serve import Book, Engine, Request, make_app
+from dynarule.serve import Answer, Book, Engine, EngineClosed, Request, make_app
 from starlette.testclient import TestClient
 
 from dynarule import RuleAdapter, RuleBank, dynarule_config, generate, question_prompts
@@ -230,9 +230,11 @@ def raising(failure):
     return fail
 
 
-def test_a_key_is_asked_for_everywhere_but_at_health(served):
+def test_a_key_is_asked_for_everywhere_but_at_health_and_for_the_empty_page(served):
     with TestClient(make_app(served[0], "secret")) as http:
         assert http.get("/health").json() == {"status": "ok"}
+        page = http.get("/")
+        assert page.text.startswith("<!doctype html>") and "frame-ancestors 'none'" in str(page.headers)
         for headers in ({}, {"Authorization": "Bearer wrong"}):
             assert http.get("/v1/models", headers=headers).status_code == 401
 
@@ -252,9 +254,53 @@ def test_without_a_key_no_stranger_s_page_reads_or_changes_rules(served, headers
     assert "r4" in served[0].books["bank"].bank.ids
 
 
+def test_words_that_the_model_has_no_tokens_for_are_named_before_it_answers(served, client):
+    served[2].unk_token = "w1"
+    chat = partial(client.chat.completions.create, model="bank", messages=asked("w11 invoice"), max_tokens=3)
+    assert chat().unknown_words == ["invoice"]
+    chunks = list(chat(stream=True))
+    assert chunks[0].unknown_words == ["invoice"] and not hasattr(chunks[1], "unknown_words")
+    assert not hasattr(chat(messages=asked("w11")), "unknown_words")
+
+
 def test_an_answer_ends_where_the_model_has_no_more_places(client):
     answer = client.completions.create(model="bank", prompt=["w1 " * 250, "w2"], max_tokens=12)
     assert answer.usage.completion_tokens == 6 + 12
+
+
+def at_the_end(finished):
+    return lambda what: isinstance(what, Answer) and finished.set()
+
+
+def test_who_waits_when_the_engine_is_closed_is_told(served):
+    engine, told, failed = served[0], [], []
+    begun, held = threading.Event(), threading.Event()
+
+    def change():
+        with pytest.raises(EngineClosed, match="closing"):
+            engine.run(lambda: None)
+        failed.append(True)
+
+    threading.Thread(target=lambda: engine.run(lambda: (begun.set(), held.wait())), daemon=True).start()
+    assert begun.wait(30)
+    waiting = threading.Thread(target=change)
+    waiting.start()
+    engine.submit(Request("bank", "w1", told.append))
+    while not engine._jobs:
+        time.sleep(0.01)
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    while not engine._closed:
+        time.sleep(0.01)
+    held.set()
+    closing.join()
+    waiting.join()
+    assert failed and [type(what) for what in told] == [EngineClosed]
+    with pytest.raises(EngineClosed):
+        engine.submit(Request("bank", "w1", told.append))
+    with TestClient(make_app(engine), base_url="http://localhost") as http:
+        answer = http.post("/v1/completions", json={"model": "bank", "prompt": "w1"})
+    assert answer.status_code == 503 and answer.json()["error"]["type"] == "server_error"
 
 
 def test_a_client_that_went_away_leaves_its_place(served):
@@ -289,12 +335,12 @@ def test_whoever_went_away_is_not_answered(served):
     begun, held, done = threading.Event(), threading.Event(), []
     threading.Thread(target=lambda: engine.run(lambda: (begun.set(), held.wait())), daemon=True).start()
     assert begun.wait(30)
-    gone = Request("bank", "w1", done=done.append)
+    gone = Request("bank", "w1", done.append)
     engine.submit(gone)
     gone.cancelled = True
     held.set()
     finished = threading.Event()
-    engine.submit(Request("bank", "w2", max_tokens=1, done=lambda answer: finished.set()))
+    engine.submit(Request("bank", "w2", at_the_end(finished), max_tokens=1))
     assert finished.wait(30) and done == []
 
 
@@ -309,9 +355,7 @@ def test_who_asks_again_at_once_is_answered_with_the_others(served, monkeypatch)
     def user():
         for _ in range(3):
             finished = threading.Event()
-            engine.submit(
-                Request("bank", "w1", max_tokens=1, done=lambda _, finished=finished: finished.set())
-            )
+            engine.submit(Request("bank", "w1", at_the_end(finished), max_tokens=1))
             assert finished.wait(30)
 
     users = [threading.Thread(target=user) for _ in range(3)]

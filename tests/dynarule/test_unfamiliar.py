@@ -1,7 +1,7 @@
 """Words that no training held, of any script, by a byte-level tokenizer."""
 
 import pytest
-from dynarule.cli.unfamiliar import unfamiliar
+from dynarule.serve.unfamiliar import unfamiliar
 
 ENGLISH = (
     "if the reader is late, he pays a fine of two euros for each week; dogs must stay outside this building"

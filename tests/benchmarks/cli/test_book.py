@@ -14,7 +14,7 @@ QUESTION = "After a feral cow haunted a rustic raccoon, how many rubbery hips do
 
 def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):
     done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
-    assert done.exit_code == 0 and f"dynarule chat --model {tmp_path}/book/base" in done.stderr
+    assert done.exit_code == 0 and f"dynarule generate --model {tmp_path}/book/base" in done.stderr
     assert fingerprint(tmp_path / "book/base") == fingerprint(base_folder("tiny"))
     shipped, own = adapter_folder("tiny", "dynarule-plus", "nl"), tmp_path / "book/adapter"
     for path in shipped.iterdir():
@@ -29,19 +29,25 @@ def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):
         assert not re.search("##|<unknown>", " ".join(tokenizer.tokenize(text)))  # whole words of the base
 
 
-def test_the_chat_answers_from_the_rules_as_they_are(tmp_path):
+def test_answers_are_from_the_rules_as_they_are(tmp_path):
     """Three rules are found one after the other; with another third rule the answer is another."""
     from dynarule.cli.app import app as dynarule
 
-    write_book(tmp_path / "book")
-    lines = [QUESTION, "- 8", "+ If A is suddenly famous, A will lose 2 rubbery hips.", QUESTION]
+    def call(*words):
+        done = CliRunner().invoke(dynarule, [str(word) for word in words])
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
     book = tmp_path / "book"
-    words = ["chat", f"--model={book}/base", f"--adapter={book}/adapter", f"--rules={book}/rules.txt"]
-    told = CliRunner().invoke(dynarule, words, input="\n".join(lines) + "\n").stdout
-    assert [line for line in told.splitlines() if line.startswith("[Answer]")] == [
-        r"[Answer] \boxed{13}",
-        r"[Answer] \boxed{8}",
-    ]
-    found = [re.findall(r"\[(\d+)\]", line) for line in told.splitlines() if line.startswith("  step")]
+    write_book(book)
+    bank, adapter = book / "bank", ("--model", book / "base", "--adapter", book / "adapter")
+    ask = ("generate", *adapter, "--rules", bank, "-q", QUESTION, "--trace")
+    call("bank", "build", book / "rules.txt", "--out", bank, *adapter)
+    told = call(*ask)
+    found = [re.findall(r"\[(\d+)\]", part) for part in told.split("  step ")[1:]]
     assert (found[0][0], found[1][0]) == ("1", "5")
     assert set(found[2][:2]) == {"8", "14"}  # what the state gives, and how many there were
+    (tmp_path / "more.txt").write_text("If A is suddenly famous, A will lose 2 rubbery hips.\n")
+    call("bank", "remove", bank, "8")
+    call("bank", "add", bank, tmp_path / "more.txt", "--prefix", "new-", *adapter)
+    assert r"[Answer] \boxed{13}" in told and r"[Answer] \boxed{8}" in call(*ask)

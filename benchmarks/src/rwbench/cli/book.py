@@ -1,4 +1,4 @@
-"""`rwbench book`: a small rule book with a shipped model, for `dynarule chat` and `dynarule generate`."""
+"""`rwbench book`: a small rule book with a shipped model, for `dynarule generate` and `dynarule serve`."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ def book(
     """
     with user_errors():
         write_book(folder, model)
-    typer.echo(f"wrote {folder}: rules.txt, base, adapter; next:", err=True)
-    typer.echo(
-        f"dynarule chat --model {folder}/base --adapter {folder}/adapter --rules {folder}/rules.txt", err=True
-    )
+    asked = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"
+    given = f"--model {folder}/base --adapter {folder}/adapter --rules {folder}/rules.txt"
+    typer.echo(f"wrote {folder}; next:\ndynarule generate {given} --trace -q '{asked}'", err=True)
 
 
 def write_book(folder: Path, model: str = "tiny") -> None:

@@ -10,13 +10,11 @@ import typer
 from .. import __version__
 from .bank import app as bank
 from .book import app as book
-from .chat import chat
 from .generate import generate
 from .inspect import confidence, inspect, support
 from .serve import serve
 from .shared import Commands, note, say
 from .train import train
-from .ui import ui
 
 app = typer.Typer(
     cls=Commands,
@@ -64,7 +62,7 @@ def example(
     )
 
 
-for command in (generate, chat, ui, serve, train, confidence, support, inspect, example):
+for command in (generate, serve, train, confidence, support, inspect, example):
     app.command()(command)
 app.add_typer(bank, name="bank")
 app.add_typer(book, name="book")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .loading import Served, closed_stdin, read_rows, warn_of_unknown
+from .loading import Served, read_rows, warn_of_unknown
 from .shared import (
     BatchSizeOption,
     MaxNewTokensOption,
@@ -49,8 +49,7 @@ def generate(
     texts = [*(question or []), *([row["question"] for row in read_rows(questions)] if questions else [])]
     if not texts:
         raise ValueError("no question; give --question TEXT, or --questions FILE")
-    with closed_stdin():
-        base, tokenizer, bank = served.load()
+    base, tokenizer, bank = served.load()
     warn_of_unknown(tokenizer, texts)
     import torch
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..bank.sources import read_parquet, read_text
+from ..serve.unfamiliar import unfamiliar
 from .shared import (
     AdapterOption,
     DeviceOption,
@@ -24,7 +22,6 @@ from .shared import (
     note_parts,
     note_unseen,
 )
-from .unfamiliar import unfamiliar
 
 MOST_TEXTS = 2_000
 """Texts whose words are looked at before an answer."""
@@ -146,16 +143,6 @@ def warn_of_unknown(tokenizer: Any, texts: Sequence[str], what: str = "questions
             f"{', '.join(unknown[:5])}, so its answer means little; for rules in words of your own take a language "
             "model that knows them, and train an adapter for it: dynarule train --help"
         )
-
-
-@contextmanager
-def closed_stdin() -> Iterator[None]:
-    """Keep libraries from reading the keyboard, or the pipe that `chat` reads: what they ask is not answered."""
-    keyboard, sys.stdin = sys.stdin, io.StringIO()
-    try:
-        yield
-    finally:
-        sys.stdin = keyboard
 
 
 def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:

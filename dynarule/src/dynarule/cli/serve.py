@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .._lazy import need
-from .loading import Served, closed_stdin, load_rules, rule_encoder
+from .loading import Served, load_rules, rule_encoder
 from .shared import grouped, note
 
 
@@ -34,34 +34,33 @@ def serve(
 ) -> None:
     """Answer over HTTP, as OpenAI's chat completions and completions, with the rules that each step read.
 
+    Its address opened in a browser is a page to ask on and to change rules.
+
     Example: dynarule serve --model MODEL --adapter adapter --rules bank
     """
     uvicorn = need("uvicorn", "serve")
     need("fastapi", "serve")
     from ..serve import Book, Engine, make_app
 
-    with closed_stdin():
-        model, tokenizer, bank = served.load()
-        banks = {served.rules.resolve().stem: (served.rules, bank)}
-        for pair in book or ():
-            name, equals, path = pair.partition("=")
-            if not equals or not name or name in banks:
-                raise ValueError(f"--book {pair}: expected NAME=RULES, with a name of its own")
-            like = model.active_peft_config.encoder
-            more = load_rules(Path(path), served.encoder, like, model, tokenizer)
-            banks[name] = Path(path), more.to(bank.device, bank.dtype)
-    parts = {"model": model, "tokenizer": tokenizer}
-    books = [
-        Book(name, rules, path, partial(rule_encoder, served.encoder, like=rules.encoder, **parts))
-        for name, (path, rules) in banks.items()
-    ]
     key = api_key or os.environ.get("DYNARULE_API_KEY")
     if host not in ("127.0.0.1", "localhost") and not key:
         raise ValueError(f"--host {host} is open to others; give --api-key, or listen on 127.0.0.1")
-    engine = Engine(model, tokenizer, books, batch_size=batch_size, most_tokens=most_tokens)
-    for name, (_, rules) in banks.items():
+    places = {served.rules.resolve().stem: served.rules}
+    for pair in book or ():
+        name, equals, path = pair.partition("=")
+        if not equals or not name or name in places:
+            raise ValueError(f"--book {pair}: expected NAME=RULES, with a name of its own")
+        places[name] = Path(path)
+    model, tokenizer, bank = served.load()
+    like, parts = model.active_peft_config.encoder, {"model": model, "tokenizer": tokenizer}
+    books = []
+    for name, path in places.items():
+        rules = bank if path is served.rules else load_rules(path, served.encoder, like, **parts)
+        encoder = partial(rule_encoder, served.encoder, like=rules.encoder, **parts)
+        books.append(Book(name, rules.to(bank.device, bank.dtype), path, encoder))
         note(f"{name}: {len(rules):,} rules")
-    note(f"listening on http://{host}:{port}/v1, Ctrl-C ends it")
+    engine = Engine(model, tokenizer, books, batch_size=batch_size, most_tokens=most_tokens)
+    note(f"listening on http://{host}:{port} (a page; clients: /v1), Ctrl-C ends it")
     try:
         uvicorn.run(make_app(engine, key), host=host, port=port, log_level="warning")
     finally:

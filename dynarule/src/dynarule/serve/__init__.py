@@ -3,5 +3,10 @@
 from .._lazy import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names(
-    __name__, engine="Book Engine Request", api="make_app", retrievers="StepRules"
+    __name__,
+    api="make_app",
+    book="Book",
+    engine="Engine EngineClosed",
+    requests="Answer Request",
+    retrievers="StepRules",
 )
