@@ -296,11 +296,10 @@ def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_mod
     assert near(stepwise[mask.bool()], at_once[mask.bool()])
 
 
-@pytest.mark.parametrize("scope", ["confidence", "all"])
 @torch.no_grad()
-def test_a_search_changes_only_what_comes_after_it(scope, bank, tiny_model, near):
+def test_a_search_changes_only_what_comes_after_it(bank, tiny_model, near):
     model = tiny_model("qwen2")
-    config = dynarule_config(WIDTH, confidence_layer=2, top_k=5, update_scope=scope)
+    config = dynarule_config(WIDTH, confidence_layer=2, top_k=5)
     memory = RuleMemory(RuleAdapter(model, config), bank, SEARCH)
     ids, mask = batch()
     full, full_mask, question = answers(ids, mask, search=((0, 4),))

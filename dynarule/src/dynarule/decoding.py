@@ -62,7 +62,7 @@ def single_pass(model: Any) -> Iterator[None]:
         model = model.get_base_model()
     generate, own = model.generate, vars(model).get("generate")
 
-    def checked(*args: Any, **kwargs: Any) -> Any:
+    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         positional = dict(zip(("inputs", "generation_config"), args, strict=False))
         check_decoding(model, positional | kwargs)
         mask = kwargs.get("attention_mask")
@@ -77,18 +77,18 @@ def single_pass(model: Any) -> Iterator[None]:
                 "past_key_values holds an earlier turn: rules are looked for when a prompt is read from its start, and "
                 "a later question would be answered with the first one's; leave past_key_values out"
             )
-        return generate(*args, **kwargs)
 
     @wraps(generate)
-    def ended(*args: Any, **kwargs: Any) -> Any:
+    def checked(*args: Any, **kwargs: Any) -> Any:
         try:
-            return checked(*args, **kwargs)
+            check(args, kwargs)
+            return generate(*args, **kwargs)
         except Exception:
             if kwargs.get("streamer") is not None:  # who reads it in another thread waits for its end
                 kwargs["streamer"].end()
             raise
 
-    model.generate = ended
+    model.generate = checked
     try:
         yield
     finally:

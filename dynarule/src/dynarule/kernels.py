@@ -1,7 +1,4 @@
-"""Equation 2, faster: the same numbers as `dynarule.attention.rule_attention`, for shapes where it was measured.
-
-And the largest of millions of scores.
-"""
+"""Equation 2, faster: the same numbers as `dynarule.attention.rule_attention`, for shapes where it was measured."""
 
 from __future__ import annotations
 
@@ -200,26 +197,3 @@ def _all_heads(text_BGSD: Tensor, heads: int) -> Tensor:
     return (
         text_BGSD[:, :, None].expand(-1, -1, heads // groups, -1, -1).reshape(batch, heads, length, head_dim)
     )
-
-
-BLOCKED, BLOCK = 1 << 18, 256  # more scores than this are looked through in blocks of so many
-
-
-def largest(scores_BM: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the largest scores of each row and their places, (B, count), largest first.
-
-    ``topk`` on a CPU takes 170 ms for 4.9 million numbers. They lie in the ``count`` blocks of the largest maxima: were
-    one elsewhere, ``count`` blocks would hold something larger.
-    """
-    rows, total = scores_BM.shape
-    whole = total // BLOCK * BLOCK
-    if total <= BLOCKED or count > whole // BLOCK:
-        best = scores_BM.topk(count, -1)
-        return best.values, best.indices
-    blocks_BNS = scores_BM[:, :whole].view(rows, -1, BLOCK)
-    chosen_BC = blocks_BNS.amax(-1).topk(count, -1).indices
-    rest_R = torch.arange(whole, total, device=scores_BM.device)
-    inside_S = torch.arange(BLOCK, device=scores_BM.device)
-    at_BL = torch.cat([(chosen_BC[..., None] * BLOCK + inside_S).flatten(1), rest_R.expand(rows, -1)], 1)
-    best = scores_BM.gather(1, at_BL).topk(count, -1)
-    return best.values, at_BL.gather(1, best.indices)

@@ -110,24 +110,6 @@ class RuleProjection(nn.Module):
             scales.append(torch.rsqrt(square.clamp_min(0) / width + LAYER_NORM_EPS))
         return torch.cat(scales)
 
-    def encoder_query(self, query_BHD: Tensor) -> tuple[Tensor, Tensor]:
-        """Move rule queries into encoder space, where a rule's score is (e . d + o) / sigma(e): `encoder_scores`.
-
-        Parameters
-        ----------
-        query_BHD : Tensor
-            Rule queries, or their mean over tokens.
-
-        Returns
-        -------
-        tuple of Tensor
-            Directions d, fp32 (B, P), and offsets o, fp32 (B,).
-        """
-        flat_BF = query_BHD.flatten(-2).float()
-        flat_BF = flat_BF - flat_BF.mean(-1, keepdim=True)
-        flat_BF = flat_BF / (query_BHD.shape[-2] * math.sqrt(self.head_dim))
-        return flat_BF @ self.k.weight.float(), flat_BF @ self.k.bias.float()
-
     def score(self, query_BHD: Tensor, embeddings_MP: Tensor, inverse_scale_M: Tensor) -> Tensor:
         """Score all rules for queries, fp32 (B, M): the mean over heads of q~ . k~ / sqrt(D).
 
@@ -138,7 +120,13 @@ class RuleProjection(nn.Module):
         embeddings_MP, inverse_scale_M : Tensor
             The bank's keys, and `inverse_scale` of them.
         """
-        return encoder_scores(*self.encoder_query(query_BHD), embeddings_MP, inverse_scale_M)
+        flat_BF = query_BHD.flatten(-2).float()
+        flat_BF = flat_BF - flat_BF.mean(-1, keepdim=True)
+        flat_BF = flat_BF / (query_BHD.shape[-2] * math.sqrt(self.head_dim))
+        offset_B = flat_BF @ self.k.bias.float()
+        scores_BM = dot_rows(flat_BF @ self.k.weight.float(), embeddings_MP) + offset_B[:, None]
+        scores_BM *= inverse_scale_M
+        return scores_BM
 
 
 @torch.no_grad()
@@ -178,15 +166,6 @@ def float_weight(linear: Any, dtype: torch.dtype | None = None) -> Tensor:
         ) from None
     finally:
         linear.bias = bias
-
-
-def encoder_scores(
-    direction_BP: Tensor, offset_B: Tensor, keys_MP: Tensor, inverse_scale_M: Tensor
-) -> Tensor:
-    """Return (e . d + o) / sigma(e) of rules for `RuleProjection.encoder_query`, fp32 (B, M)."""
-    scores_BM = dot_rows(direction_BP, keys_MP) + offset_B[:, None]
-    scores_BM *= inverse_scale_M
-    return scores_BM
 
 
 def score_keys(query_BSHD: Tensor, key_BKF: Tensor) -> Tensor:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import json
 import shutil
 
 import numpy as np
@@ -163,12 +162,13 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, kept, folde
 
 def test_an_adapter_that_reads_tokens_answers_with_them(folder, workspace, run, tmp_path):
     """The reference: a bank of the question's own hundred rules, a base as it is, and `dynarule.generate`."""
-    from dynarule import generate, question_prompts
+    from transformers import AutoModelForCausalLM
+
+    from dynarule import RuleAdapter, dynarule_config, generate, question_prompts
 
     tokens = shutil.copytree(folder, tmp_path / "tokens")
-    config = tokens / "srki" / "adapter_config.json"  # whose <search> row is the base's own
-    changes = {"reading": "tokens", "search_token": "<search>", "update_scope": "confidence"}
-    config.write_text(json.dumps(json.loads(config.read_text()) | changes))
+    config = dynarule_config(WIDTH, 2, top_k=10, reading="tokens", search_token="<search>", encoder="hashed")
+    RuleAdapter(AutoModelForCausalLM.from_pretrained(folder / "base"), config).save(tokens / "srki")
     spec, _, samples = run(make(SRKI, tokens), "multi_hop_2")
     model, tokenizer = adapted(tokens, "srki")
     for pool in pools_of(spec, workspace):

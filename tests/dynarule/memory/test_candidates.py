@@ -2,12 +2,7 @@
 
 import pytest
 import torch
-from dynarule.memory.selection import mean_query
-from dynarule.memory.training import keep_top, pool_scores
-
-from dynarule import RuleAdapter, dynarule_config
-
-WIDTH = 20
+from dynarule.memory.training import keep_top
 
 
 def keep_dim(scores, top_k, gold):
@@ -43,31 +38,8 @@ def test_keep_dim_equals_its_definition_for_different_gold_counts_and_steps():
     assert keep_top(scores, None, gold).shape == (5, 40) == keep_top(scores, 99).shape
 
 
-def test_more_gold_than_places_and_gold_outside_the_pool_are_refused():
+def test_more_gold_than_places_is_refused():
     gold = torch.tensor([[[0, 1, 2]]])
     with pytest.raises(ValueError, match="3 gold rules but only 2"):
         keep_top(torch.randn(1, 9), 2, gold)
     assert keep_top(torch.randn(1, 9), 3, gold).sort().values.tolist() == [[0, 1, 2]]
-    with pytest.raises(ValueError, match="0 to 1"):
-        keep_top(torch.randn(1, 2), 2, gold)
-
-
-@pytest.mark.parametrize("count", (12, 50))  # fewer and more rules than encoder dimensions
-def test_pool_scores_are_the_mean_over_unpadded_tokens_and_heads_of_every_dot_product(
-    count, tiny_model, near
-):
-    adapter = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH))
-    torch.nn.init.normal_(adapter[0].k.bias)
-    torch.manual_seed(1)
-    hidden, keys = torch.randn(2, 6, 48), torch.randn(count, WIDTH)
-    tokens = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]]).bool()
-    query, key = adapter[0].query(hidden), adapter[0].keys(keys)
-    naive = torch.zeros(2, count)
-    for b in range(2):
-        for m in range(count):
-            at = [t for t in range(6) if tokens[b, t]]
-            naive[b, m] = sum(query[b, :, t].flatten() @ key[m] for t in at) / len(at) / 4 / 12**0.5
-    scores = pool_scores(adapter[0], mean_query(query, tokens), keys)
-    assert not scores.requires_grad
-    assert near(scores, naive)
-    assert not near(mean_query(query, tokens)[0], mean_query(query, torch.ones_like(tokens))[0], units=10_000)

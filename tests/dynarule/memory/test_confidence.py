@@ -91,16 +91,15 @@ def test_the_curve_is_that_of_loops(family, config, bank, tiny_model, tiny_token
     assert all(0 < value < math.log(30) for value in curve.mean)
 
 
-@pytest.mark.parametrize("block", [1, 7, 30])
 @torch.no_grad()
-def test_blocks_do_not_matter_and_large_scores_do_not_overflow(block, bank, tiny_model, near):
+def test_large_scores_do_not_overflow(bank, tiny_model, near):
     projection = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH))[0]
     query = torch.randn(2, 4, 3, 12, generator=torch.Generator().manual_seed(3)) * 200
     keys = projection.keys(bank.keys_MP).unflatten(-1, (4, 12))
     scores = torch.einsum("bhtd,mhd->bhtm", query.double(), keys.double()) / math.sqrt(12)
     assert scores.max() > 100  # exp would overflow in fp32
     expected = torch.distributions.Categorical(logits=scores).entropy()
-    entropy = rule_entropy(projection, query, bank.keys_MP, block)
+    entropy = rule_entropy(projection, query, bank.keys_MP)
     assert near(entropy, expected, units=8, scale=scores.abs().max())
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from dynarule.bank import SharedRows
 from dynarule.plus.lookahead import LookAhead, Tables, planned
 from dynarule.plus.reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput, SearchReader
 from dynarule.plus.words import Words
@@ -53,7 +54,7 @@ def test_levels_are_those_of_the_formula(bank, near, width):
     look = LookAhead(8, WIDTH, 2)
     torch.nn.init.normal_(look.link.weight, std=0.3)
     goal_BP = torch.randn(4, WIDTH)
-    got = look.levels(goal_BP @ bank.values_MP.T, Tables(bank.keys_MP, bank.values_MP), 3, width)
+    got = look.levels(goal_BP @ bank.values_MP.T, Tables(bank.keys, bank.values), 3, width)
     for row in range(4):
         first = goals(goal_BP[row], bank.values_MP)
         expected = reference(look, first, bank.keys_MP, bank.values_MP, 3, width)
@@ -70,7 +71,7 @@ def test_words_count_in_levels_by_how_much_conclusion_and_premise_cover_each_oth
     torch.nn.init.normal_(look.link.weight, std=0.3)
     draws = torch.randint(0, 9, (2, 30, 3), generator=generator).tolist()
     words = Words(*([" ".join(f"w{w}" for w in row) for row in side] for side in draws))
-    tables = Tables(bank.keys_MP, bank.values_MP, words=words, word_weight=1.5, known={})
+    tables = Tables(bank.keys, bank.values, words=words, word_weight=1.5, known={})
     first_M, covered = torch.randn(30), words.links(torch.arange(30))
     levels = look.levels(first_M[None], tables, 3, 4)
     with torch.no_grad():  # what one search worked out is at hand for the next
@@ -113,7 +114,7 @@ def test_rules_of_one_premise_or_one_conclusion_are_worked_on_once(bank, tiny_mo
         assert near(one.scores, two.scores, units=500)
     look = adapter[LAYER].lookahead
     goal_BP = torch.randn(2, WIDTH)
-    got = look.levels(goal_BP @ values_VP.T, Tables(keys_UP, values_VP, key_rows_M, rows_M), 3, 30)
+    got = look.levels(goal_BP @ values_VP.T, Tables(shared.keys, shared.values), 3, 30)
     for row in range(2):
         first = goals(goal_BP[row], values_VP[rows_M])
         expected = reference(look, first, keys_UP[key_rows_M], values_VP[rows_M], 3, 30)
@@ -167,9 +168,9 @@ def test_rules_that_are_not_allowed_lead_nowhere(bank):
     goal_BP = torch.randn(1, WIDTH)
     allowed_BM = torch.zeros(1, 30, dtype=torch.bool)
     allowed_BM[0, :5] = True
-    masked = look.levels(goal_BP @ bank.values_MP.T, Tables(bank.keys_MP, bank.values_MP), 3, 8, allowed_BM)
-    few = Tables(bank.keys_MP[:5], bank.values_MP[:5])
-    alone = look.levels(goal_BP @ few.values_VP.T, few, 3, 5)
+    masked = look.levels(goal_BP @ bank.values_MP.T, Tables(bank.keys, bank.values), 3, 8, allowed_BM)
+    few = Tables(SharedRows(bank.keys_MP[:5]), SharedRows(bank.values_MP[:5]))
+    alone = look.levels(goal_BP @ bank.values_MP[:5].T, few, 3, 5)
     for one, two in zip(masked, alone, strict=True):
         torch.testing.assert_close(one[:, :5], two)
 
@@ -182,10 +183,11 @@ def test_what_is_read_is_a_plan():
     with torch.no_grad():
         look.link.weight.copy_(torch.cat([40 * torch.eye(5), torch.zeros(1, 5)]))
         look.link.bias.zero_()[-1] = -20.0
-        levels = look.levels(30 * torch.eye(5)[2][None] @ values.T, Tables(keys, values), 3, 5)
+        tables = Tables(SharedRows(keys), SharedRows(values))
+        levels = look.levels(30 * torch.eye(5)[2][None] @ values.T, tables, 3, 5)
 
         def plan(rules, scores, whole=False):
-            return look.plan(rules, scores, [level[0] for level in levels], Tables(keys, values), 5, whole)
+            return look.plan(rules, scores, [level[0] for level in levels], tables, 5, whole)
 
         # The best leads on by rule 1; rule 4 begins as it does, and leads elsewhere.
         assert plan([0, 4, 3], [5.0, 4.9, 4.0]) == ([0, 3, 1], [1])
@@ -277,13 +279,13 @@ def test_a_new_rule_is_planned_with_and_a_removed_one_is_not(tiny_model, bank):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"search_heads": 0}, "lookahead needs heads that read the text"),
+        ({"search_heads": 0}, "search_heads must be a whole number from 1"),
         ({"confidence_layer": None}, "search_heads read at the confidence layer"),
-        (
-            {"search_heads": 0, "lookahead": 0, "score_weight": 1.0},
-            "score_weight is of scores that search_heads",
-        ),
         ({"lookahead_width": 0}, "lookahead_width must be a whole number from 1 to 1,048,576, got 0"),
+        ({"reading": "words"}, r"reading must be one of .*'tokens'.*, got 'words'"),
+        ({"together": True}, "together is for rules that are read as tokens"),
+        ({"word_weight": 0.2}, 'set reading to "tokens"'),
+        ({"word_stemmer": "klingon"}, "word_stemmer must be one of .*'english'.*, got 'klingon'"),
     ],
 )
 def test_settings_that_cannot_be(changes, message):

@@ -55,9 +55,6 @@ def test_how_texts_cover_each_other(premises, conclusions, text):
         for p in (premises[row] for row in rows)
     ]
     torch.testing.assert_close(words.links(torch.tensor(rows)), torch.tensor(expected))
-    for at in range(len(conclusions)):
-        one = words.links(torch.tensor(rows), at)
-        torch.testing.assert_close(one, torch.tensor(expected)[:, at : at + 1])
 
 
 def bank_of(rules, **changes):
@@ -139,15 +136,16 @@ def test_words_are_those_of_the_rules_however_a_bank_keeps_them(rules):
         for premise, conclusion in zip(premises, conclusions, strict=True)
     ]
     for bank in (shared, other):
-        torch.testing.assert_close(words_of(bank).begun(search), torch.tensor(expected))
+        torch.testing.assert_close(words_of(bank).begun(search, bank), torch.tensor(expected))
         assert words_of(bank) is words_of(bank) is not words_of(bank, "english")
-    fresh = words_of(bank_of(texts[:5])).begun(search)
+    few = bank_of(texts[:5])
+    fresh = words_of(few).begun(search, few)
     for bank in (shared, other):
         bank.remove(bank.ids[5:])
-        torch.testing.assert_close(words_of(bank).begun(search), fresh)
+        torch.testing.assert_close(words_of(bank).begun(search, bank), fresh)
     shared.add(RuleBank(other.keys_MP[:1], other.values_MP[:1], ["again"], [texts[0][:-1] + " w30."]))
-    whole = words_of(bank_of([*texts[:5], texts[0][:-1] + " w30."])).begun(search)
-    torch.testing.assert_close(words_of(shared).begun(search), whole)
+    more = bank_of([*texts[:5], texts[0][:-1] + " w30."])
+    torch.testing.assert_close(words_of(shared).begun(search, shared), words_of(more).begun(search, more))
 
 
 def read(model, adapter, bank, tokenizer, *texts, search=SEARCH, **settings):
@@ -199,16 +197,3 @@ def test_a_search_goes_by_stems_where_the_adapter_says_so(stemmer, first, tiny_m
     model, adapter = ready(tiny_model, word_weight=50.0, word_stemmer=stemmer, top_k=4)
     token = tokenizer.convert_tokens_to_ids("<search>")
     assert read(model, adapter, bank_of(rules), tokenizer, question, search=token).ids[0] == first
-
-
-@pytest.mark.parametrize(
-    "settings, expected",
-    [
-        ({"word_weight": 0.2, "search_heads": 2}, 'set reading to "tokens"'),
-        ({"word_weight": 0.2, "reading": "tokens"}, "word_weight needs heads that read the text"),
-        ({"word_stemmer": "klingon"}, "word_stemmer must be one of .*'english'.*, got 'klingon'"),
-    ],
-)
-def test_what_words_need(settings, expected):
-    with pytest.raises(ValueError, match=expected):
-        dynarule_config(WIDTH, LAYER, **settings)

@@ -20,8 +20,8 @@ from torch import Tensor
 from .clauses import split_rule
 from .embedding_cache import Encode, embed, unique_texts
 from .encoders import PREMISE_KEYS, key_texts
-from .index import best_rules, version_of
-from .rows import SharedRows, check_embeddings, used_rows
+from .index import largest
+from .rows import SharedRows, check_embeddings
 from .sources import Rules, check_rules, listed, make_rules, read_rules
 
 if TYPE_CHECKING:
@@ -127,11 +127,9 @@ class RuleBank:
         if premises and name.endswith(PREMISE_KEYS):
             keys = [given or found for given, found in zip(premises, keys, strict=True)]
         texts, rows = unique_texts([*keys, *made.conclusions])
-        key_rows_M, value_rows_M = rows.tensor_split(2)
         rows_NP = embed(encode, texts, dtype, progress)
-        keys_UP, key_rows = used_rows(rows_NP, key_rows_M)
-        values_VP, value_rows = used_rows(rows_NP, value_rows_M)
-        bank = cls(keys_UP, values_VP, made.ids, made.texts, name, value_rows, key_rows)
+        keys, values = (SharedRows(rows_NP, rows_M).used() for rows_M in rows.tensor_split(2))
+        bank = cls(keys.different, values.different, made.ids, made.texts, name, values.at_M, keys.at_M)
         # Without premises of an owner's own none are noted: conclusions of a table alone are values, no more.
         for text, premise, conclusion in zip(made.texts, premises, made.conclusions, strict=False):
             found = split_rule(text)
@@ -142,12 +140,8 @@ class RuleBank:
     @classmethod
     def from_rules(cls, rules: Rules, encode: Encode, **settings: Any) -> RuleBank:
         """Embed rules as `dynarule.bank.read_rules` returns them; ``settings`` are further ones of `from_texts`."""
-        parts: dict[str, Any] = {
-            "conclusions": rules.conclusions,
-            "ids": rules.ids,
-            "premises": rules.premises,
-        }
-        return cls.from_texts(rules.texts, encode=encode, **parts, **settings)
+        given = rules.texts, rules.conclusions, encode, rules.ids
+        return cls.from_texts(*given, premises=rules.premises, **settings)
 
     @classmethod
     def from_file(cls, path: str | PathLike[str], encode: Encode, **columns: Any) -> RuleBank:
@@ -255,8 +249,15 @@ class RuleBank:
         tuple of Tensor
             Scores (B, K), the mean over heads of q~ . k~ / sqrt(D), best first, and the rows of the rules.
         """
-        query, scale_M = projection.encoder_query(query_BHD), self.inverse_scale(projection)
-        return best_rules(self, *query, scale_M, len(self) if top_k is None else top_k, allowed_BM)
+        count = len(self) if top_k is None else min(top_k, len(self))
+        return largest(self.scores(projection, query_BHD), count, allowed_BM)
+
+    def scores(self, projection: RuleProjection, query_BHD: Tensor) -> Tensor:
+        """Return the scores of all rules for rule queries, fp32 (B, M); rules that share a key share the product."""
+        scale_M, keys_UP = self.inverse_scale(projection), self.keys.different
+        if not self.keys.shared:
+            return projection.score(query_BHD, keys_UP, scale_M)
+        return projection.score(query_BHD, keys_UP, scale_M.new_ones(()))[:, self.keys.every] * scale_M
 
     def inverse_scale(self, projection: RuleProjection) -> Tensor:
         """Return 1 / sigma of every rule in a layer, fp32 (M,); computed again only for changed rules."""
@@ -264,7 +265,7 @@ class RuleBank:
         weights = (version_of(weight), version_of(bias), weight.data_ptr(), bias.data_ptr())
         kept_weights, version, scale_M = self._scales.get(projection, ((), -1, torch.empty(0)))
         if kept_weights != weights or scale_M.device != self.device:
-            scale_M = projection.inverse_scale(self.keys.different)[self.keys.every()]
+            scale_M = projection.inverse_scale(self.keys.different)[self.keys.every]
         elif version != self.version and len(rows := scale_M.isnan().nonzero()[:, 0]):
             scale_M[rows] = projection.inverse_scale(self.keys_at(rows))
         self._scales[projection] = (weights, self.version, scale_M)
@@ -350,3 +351,8 @@ class RuleBank:
                 raise ValueError(
                     f"rules {there!r} and {name!r} are the same text, {text!r}; keep one of them"
                 )
+
+
+def version_of(weight: Tensor) -> int:
+    """Return what changes with a weight; those that were made under ``inference_mode`` stay as they are."""
+    return 0 if weight.is_inference() else weight._version

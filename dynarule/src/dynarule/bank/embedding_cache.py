@@ -6,8 +6,8 @@ import hashlib
 import sqlite3
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from os import PathLike
 from pathlib import Path
 
@@ -133,19 +133,17 @@ class EmbeddingCache:
             return self.encode([])
         known = self._read(wanted)
         missing = [key for key in wanted if key not in known]
-        if missing and store:
+        if missing and not store:
+            self._unstored |= self._encoded(missing, wanted)
+            known |= self._unstored
+        elif missing:
             with changing(self.path.parent):
                 known |= self._read(missing)  # another process may have encoded them while this one waited
                 missing = [key for key in missing if key not in known]
                 for start in range(0, len(missing), self.batch):
-                    part = missing[start : start + self.batch]
-                    new = self._encoded(part, wanted)
+                    new = self._encoded(missing[start : start + self.batch], wanted)
                     self._write(new)
                     known |= new
-        elif missing:
-            new = self._encoded(missing, wanted)
-            self._unstored |= new
-            known |= new
         return torch.from_numpy(np.stack([known[key] for key in keys]))
 
     def _encoded(self, keys: Sequence[bytes], texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
@@ -157,36 +155,33 @@ class EmbeddingCache:
         known = {key: self._unstored[key] for key in keys if key in self._unstored}
         if not self.path.is_file():
             return known
-        damaged = 0
-        try:
-            with closing(self._open()) as database:
-                wanted = list(keys)
-                for start in range(0, len(wanted), _PER_QUERY):
-                    part = wanted[start : start + _PER_QUERY]
-                    query = f"{_SELECT} WHERE text IN ({','.join('?' * len(part))})"
-                    for key, row, checksum in database.execute(query, part):
-                        if {type(key), type(row)} == {bytes} and zlib.crc32(key + row) == checksum:
-                            known[key] = np.frombuffer(row, np.float32)
-                        else:
-                            damaged += 1
-        except sqlite3.DatabaseError as error:
-            raise OSError(
-                f"cannot read the embedding cache {self.path}: {error}; if it is damaged, delete it"
-            ) from error
+        damaged, wanted = 0, list(keys)
+        with self._open("read") as database:
+            for start in range(0, len(wanted), _PER_QUERY):
+                part = wanted[start : start + _PER_QUERY]
+                query = f"{_SELECT} WHERE text IN ({','.join('?' * len(part))})"
+                for key, row, checksum in database.execute(query, part):
+                    if {type(key), type(row)} == {bytes} and zlib.crc32(key + row) == checksum:
+                        known[key] = np.frombuffer(row, np.float32)
+                    else:
+                        damaged += 1
         if damaged:
             warnings.warn(f"encoding {damaged} texts again that are damaged in {self.path}", stacklevel=3)
         return known
 
     def _write(self, rows: dict[bytes, np.ndarray]) -> None:
         values = [(key, row.tobytes(), zlib.crc32(key + row.tobytes())) for key, row in rows.items()]
-        try:
-            with closing(self._open()) as database, database:
-                database.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", values)
-        except sqlite3.DatabaseError as error:
-            raise OSError(f"cannot write the embedding cache {self.path}: {error}") from error
+        with self._open("write") as database:
+            database.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", values)
 
-    def _open(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self.path, timeout=600)
-        database.text_factory = bytes  # a flipped bit may turn an embedding into a text
-        database.execute(_TABLE)
-        return database
+    @contextmanager
+    def _open(self, use: str) -> Iterator[sqlite3.Connection]:
+        try:
+            with closing(sqlite3.connect(self.path, timeout=600)) as database, database:
+                database.text_factory = bytes  # a flipped bit may turn an embedding into a text
+                database.execute(_TABLE)
+                yield database
+        except sqlite3.DatabaseError as error:
+            raise OSError(
+                f"cannot {use} the embedding cache {self.path}: {error}; if it is damaged, delete it"
+            ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -18,69 +19,61 @@ class SharedRows:
 
     def __init__(self, different: Tensor, at: Tensor | None = None) -> None:
         self.different = different  # some of them perhaps of rules that have gone
-        self._at = None if at is None else at.to(different.device, torch.int32)
+        self.at_M = None if at is None else at.to(different.device, torch.int32)
 
     def __len__(self) -> int:
         """Return M, rules."""
-        return len(self.different if self._at is None else self._at)
+        return len(self.different if self.at_M is None else self.at_M)
 
     @property
     def shared(self) -> bool:
         """Whether rules may share an embedding."""
-        return self._at is not None
+        return self.at_M is not None
 
     def at(self, rules: Tensor) -> Tensor:
         """Return the rows of some rules' embeddings: equal numbers, equal embeddings."""
-        return rules if self._at is None else self._at[rules].long()
+        return rules if self.at_M is None else self.at_M[rules].long()
 
     def __getitem__(self, rules: Tensor) -> Tensor:
         """Return the embeddings of some rules, (..., P)."""
         return self.different[self.at(rules)]
 
+    @cached_property
     def every(self) -> Tensor:
-        """Return `at` of all rules, (M,)."""
+        """`at` of all rules, (M,)."""
         return self.at(torch.arange(len(self), device=self.different.device))
 
     def whole(self) -> Tensor:
         """Return one embedding per rule (M, P): the tensor itself where none is shared, else a copy."""
-        return self.different if self._at is None else self.different[self._at.long()]
+        return self.different if self.at_M is None else self.different[self.at_M.long()]
 
-    def used(self) -> tuple[Tensor, Tensor]:
-        """Return the embeddings that some rule has, and the row of each rule; no rows where every rule has its own."""
-        if self._at is None:
-            return self.different, torch.empty(0, dtype=torch.int32)
-        used_U, at_M = self._at.unique(return_inverse=True)
-        return self.different[used_U.long()], at_M.to(torch.int32)
+    def used(self) -> SharedRows:
+        """Return the same rules with no embedding that none has; where each has its own, in order."""
+        if self.at_M is None:
+            return self
+        used_U, at_M = self.at_M.unique(return_inverse=True)
+        rows = self.different[used_U.long()]
+        return SharedRows(rows[at_M]) if len(used_U) == len(at_M) else SharedRows(rows, at_M)
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None) -> SharedRows:
         """Return a copy there."""
-        return SharedRows(self.different.to(device, dtype), self._at)
+        return SharedRows(self.different.to(device, dtype), self.at_M)
 
     def followed_by(self, other: SharedRows) -> SharedRows:
         """Return these rules with another bank's behind them."""
         theirs = other.different.detach().to(self.different.device, self.different.dtype)
         both = torch.cat([self.different, theirs])
-        if self._at is None and other._at is None:
+        if self.at_M is None and other.at_M is None:
             return SharedRows(both)
-        return SharedRows(
-            both, torch.cat([self.every(), len(self.different) + other.every().to(both.device)])
-        )
+        return SharedRows(both, torch.cat([self.every, len(self.different) + other.every.to(both.device)]))
 
     def take(self, rules: Tensor) -> SharedRows:
         """Return some of the rules, in this order."""
-        if self._at is None:
+        if self.at_M is None:
             return SharedRows(self.different[rules])
-        taken = SharedRows(self.different, self._at[rules])
+        taken = SharedRows(self.different, self.at_M[rules])
         # Where most are of rules that have gone: a bank that is changed for years must not grow.
-        return SharedRows(*taken.used()) if len(self.different) > 2 * len(rules) else taken
-
-
-def used_rows(rows: Tensor, at: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the rows that are used, and where; None where each is used once, in order."""
-    used, at = at.to(rows.device).long().unique(return_inverse=True)
-    if len(used) == len(at):
-        return rows[used[at]], None
-    return rows[used], at.to(torch.int32)
+        return taken.used() if len(self.different) > 2 * len(rules) else taken
 
 
 def check_embeddings(

@@ -130,7 +130,10 @@ def _read(path: Path) -> RuleBank:
 def _write(bank: RuleBank, folder: Path) -> None:
     lists = [bank.ids, bank.texts, *([bank.parts] if bank.parts else [])]
     rules = torch.frombuffer(bytearray(json.dumps(lists).encode()), dtype=torch.uint8)
-    parts = [part.detach().cpu() for part in (*bank.keys.used(), *bank.values.used(), rules)]
+    parts, none = [], torch.empty(0, dtype=torch.int32)
+    for side in (bank.keys.used(), bank.values.used()):
+        parts += [side.different.detach().cpu(), none if side.at_M is None else side.at_M.cpu()]
+    parts.append(rules)
     metadata = {"format": FORMAT, "encoder": bank.encoder, "sha256": hash_tensors(parts)}
     with replacing(folder / FILE) as part:
         write_tensors(part, dict(zip(TENSORS, parts, strict=True)), metadata)

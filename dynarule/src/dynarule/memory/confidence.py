@@ -143,23 +143,15 @@ class _MeasuringMemory(RuleMemory):
 
 
 @torch.no_grad()
-def rule_entropy(
-    projection: RuleProjection, query_BHTD: Tensor, keys_MP: Tensor, block: int = 4096
-) -> Tensor:
-    """Return the entropy of the softmax over all rules, in nats, fp32 (B, H, T): block by block, exactly."""
-    query = query_BHTD.float() / math.sqrt(query_BHTD.shape[-1])
+def rule_entropy(projection: RuleProjection, query_BHTD: Tensor, keys_MP: Tensor) -> Tensor:
+    """Return the entropy of the softmax over all rules, in nats, fp32 (B, H, T)."""
     like = projection.k.weight
-    top = torch.full(query.shape[:-1], -math.inf, device=query.device)
-    # Sums of e^(s - top) and of (s - top) e^(s - top): log(sum of e^s) minus the mean of s would cancel.
-    total, weighted = torch.zeros_like(top), torch.zeros_like(top)
-    for rows in keys_MP.split(block):
-        key_HRD = projection.heads(projection.keys(rows.to(like.device, like.dtype))).float()
-        score = torch.einsum("bhtd,hrd->bhtr", query, key_HRD)
-        new = torch.maximum(top, score.amax(-1))
-        shift = torch.where(torch.isinf(top), 0.0, top - new)
-        weighted = shift.exp() * (weighted + shift * total)
-        total = shift.exp() * total
-        score = score - new[..., None]
-        power = score.exp()
-        total, weighted, top = total + power.sum(-1), weighted + (power * score).sum(-1), new
-    return total.log() - weighted / total
+    key_HMD = projection.heads(projection.keys(keys_MP.to(like.device, like.dtype))).float()
+    scale = math.sqrt(query_BHTD.shape[-1])
+    # Row by row: weights of all rules, for every head and token, are many.
+    return torch.stack(
+        [
+            torch.special.entr((query_HTD @ key_HMD.mT / scale).softmax(-1)).sum(-1)
+            for query_HTD in query_BHTD.float()
+        ]
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock, get_ident
 from typing import Any, NoReturn, TypeVar
 
@@ -56,12 +57,16 @@ def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
     handles = []
     try:
         decoder = model.get_decoder()  # type: ignore[operator]
-        handles.append(decoder.register_forward_pre_hook(_Hook(_note_tokens(memory)), with_kwargs=True))
+        handles.append(
+            decoder.register_forward_pre_hook(_Hook(partial(_note_tokens, memory)), with_kwargs=True)
+        )
         handles.append(decoder.register_forward_hook(_Hook(lambda _module, _args, out: memory.end(out))))
         for layer, block in enumerate(blocks):
             block = getattr(block, "base_layer", block)  # inside PEFT's wrapper
             handles.append(
-                block.register_forward_pre_hook(_Hook(_read_rules(memory, layer), True), with_kwargs=True)
+                block.register_forward_pre_hook(
+                    _Hook(partial(_read_rules, memory, layer), True), with_kwargs=True
+                )
             )
         with single_pass(model), _search_rows_in_place(model):
             yield memory
@@ -120,39 +125,34 @@ def _search_rows_in_place(model: Any) -> Iterator[None]:
                 rows.unmerge()
 
 
-def _note_tokens(memory: LayerMemory) -> Any:
-    def hook(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        input_ids = args[0] if args else kwargs.get("input_ids")
-        if input_ids is None:
-            raise ValueError("a rule memory needs input_ids: <search> cannot be seen in inputs_embeds")
-        if module.config._attn_implementation not in NAMES.values():
-            raise ValueError(
-                f"the attention was set to {module.config._attn_implementation!r}, which reads no rules; set it before "
-                "the block of `attach`"
-            )
-        if kwargs.get("output_attentions") or module.config.output_attentions:
-            raise ValueError(
-                "output_attentions=True is not supported with rules, whose attention weights are not kept; leave it "
-                "out: memory.trace says which rules were read"
-            )
-        past = kwargs.get("past_key_values")
-        if getattr(past, "is_compileable", False):
-            raise ValueError(
-                f"a {type(past).__name__} is not supported with rules, which follow a cache that grows with the text; "
-                "leave out cache_implementation, or pass a DynamicCache"
-            )
-        length = past.get_seq_length() if past is not None else 0
-        memory.given = {**kwargs, "input_ids": input_ids}
-        memory.begin(input_ids, kwargs.get("attention_mask"), int(length))
-        return args[1:], memory.inputs()
-
-    return hook
+def _note_tokens(memory: LayerMemory, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    input_ids = args[0] if args else kwargs.get("input_ids")
+    if input_ids is None:
+        raise ValueError("a rule memory needs input_ids: <search> cannot be seen in inputs_embeds")
+    if module.config._attn_implementation not in NAMES.values():
+        raise ValueError(
+            f"the attention was set to {module.config._attn_implementation!r}, which reads no rules; set it before "
+            "the block of `attach`"
+        )
+    if kwargs.get("output_attentions") or module.config.output_attentions:
+        raise ValueError(
+            "output_attentions=True is not supported with rules, whose attention weights are not kept; leave it "
+            "out: memory.trace says which rules were read"
+        )
+    past = kwargs.get("past_key_values")
+    if getattr(past, "is_compileable", False):
+        raise ValueError(
+            f"a {type(past).__name__} is not supported with rules, which follow a cache that grows with the text; "
+            "leave out cache_implementation, or pass a DynamicCache"
+        )
+    length = past.get_seq_length() if past is not None else 0
+    memory.given = {**kwargs, "input_ids": input_ids}
+    memory.begin(input_ids, kwargs.get("attention_mask"), int(length))
+    return args[1:], memory.inputs()
 
 
-def _read_rules(memory: LayerMemory, layer: int) -> Any:
-    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        hidden = args[0] if args else kwargs["hidden_states"]
-        rules = memory.attended(layer, hidden, module)
-        return (args, kwargs | {"attended_rules": rules}) if rules is not None else None
-
-    return hook
+def _read_rules(
+    memory: LayerMemory, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    rules = memory.attended(layer, args[0] if args else kwargs["hidden_states"], module)
+    return (args, kwargs | {"attended_rules": rules}) if rules is not None else None

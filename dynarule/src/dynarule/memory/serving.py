@@ -181,16 +181,13 @@ class RuleMemory(LayerMemory):
             here_BT = self._search_BT & (count_BT == number)
             yield number, here_BT.any(-1), here_BT.int().argmax(-1)
 
-    def _query(self, layer: int, query_BHTD: Tensor, at_B: Tensor, number: int) -> Tensor:
-        """Return the queries of a forward's n-th ``<search>``, (B, H, D): those of its own tokens."""
-        return query_BHTD[torch.arange(len(at_B), device=at_B.device), :, at_B]
-
     def _select_again(self, layer: int, query_BHTD: Tensor) -> tuple[Kept, Tensor | None]:
         """Select at every ``<search>`` of this forward; each token sees the set of the last one before it."""
         search_BT, latest = self._search_BT, self._kept[layer]
         sets = [latest]
         for number, has_B, at_B in self._each_search():
-            sets.append(self._select(layer, self._query(layer, query_BHTD, at_B, number), has_B, number))
+            query_BHD = query_BHTD[torch.arange(len(at_B), device=at_B.device), :, at_B]
+            sets.append(self._select(layer, query_BHD, has_B, number))
             latest = _where(has_B, sets[-1], latest)
         self._kept[layer] = latest
         if search_BT.shape[1] == 1:
@@ -217,7 +214,7 @@ class RuleMemory(LayerMemory):
         config = self.config
         if config.shares(layer):
             return self._chosen[number]
-        traced = layer in self._updated or layer == config.confidence_layer
+        traced = layer == config.confidence_layer
         if traced or config.top_k is not None:
             rows = self._rows_of(has_B)
             allowed_BM = self.allowed_by_layer.get(layer, self.allowed_BM)
@@ -231,13 +228,11 @@ class RuleMemory(LayerMemory):
                 )
             kept_BK = rules_NK.new_zeros(len(self._steps_B), rules_NK.shape[1])
             kept_BK[rows] = rules_NK
-            if layer == config.confidence_layer:
+            if traced:
                 self._chosen[number] = kept_BK
-            for row, *found in (
-                zip(rows, rules_NK.tolist(), scores_NK.tolist(), strict=True) if traced else ()
-            ):
-                step = int(self._first_step_B[row]) + number if number else 0
-                self.trace.append(self.retrieval(row, step, layer, *found))
+                for row, *found in zip(rows, rules_NK.tolist(), scores_NK.tolist(), strict=True):
+                    step = int(self._first_step_B[row]) + number if number else 0
+                    self.trace.append(self.retrieval(row, step, layer, *found))
         return torch.arange(len(self.bank))[None] if config.top_k is None else kept_BK
 
     def _rows_of(self, has_B: Tensor | None) -> list[int]:

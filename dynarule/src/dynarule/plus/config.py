@@ -23,7 +23,7 @@ Reading = Literal["vector", "tokens"]
 
 @dataclass
 class PlusConfig(DynaRuleConfig):
-    """A `DynaRuleConfig` with what goes beyond the paper; at its defaults it is the paper's."""
+    """A `DynaRuleConfig` with what goes beyond the paper: at the confidence layer, heads that read the text search."""
 
     reading: Reading = "vector"  # what is read of a kept rule: one value, or its tokens' own states
     score_weight: float = 0.0  # of a kept rule's score, in the attention to it; 0: none
@@ -31,7 +31,7 @@ class PlusConfig(DynaRuleConfig):
     together: bool = False  # rules found together are read as one text, as in a prompt
     word_weight: float = 0.0  # of words that text and rules share, in what a search finds; 0: none
     word_stemmer: str = ""  # of Snowball (english, say): goes by words' stems, not letters; "": as written
-    search_heads: int = 0  # heads that read the text for a search; 0: its token alone (paper)
+    search_heads: int = 4  # heads that read the text for a search, where the paper asks with its token alone
     search_offsets: int = 0  # tokens told apart around the last step's place in the question
     search_tail: int = 0  # tokens at the end of question and last step that a search tells apart
     lookahead: int = 0  # backward levels from what is asked; 0: none
@@ -40,16 +40,14 @@ class PlusConfig(DynaRuleConfig):
     def validate(self) -> None:
         """Raise ValueError that names the first setting that cannot be."""
         super().validate()
-        self._check_counts(search_heads=0, search_offsets=0, search_tail=0, lookahead=0, lookahead_width=1)
+        self._check_counts(search_heads=1, search_offsets=0, search_tail=0, lookahead=0, lookahead_width=1)
         self._check_choice("reading", get_args(Reading))
         self._check_choice("word_stemmer", ("", *algorithms()))
-        for name in ("lookahead", "search_offsets", "search_tail", "word_weight"):
-            if getattr(self, name) and not self.search_heads:
-                raise ValueError(f"{name} needs heads that read the text; set search_heads, such as 4")
-        if self.search_heads and self.confidence_layer is None:
-            raise ValueError("search_heads read at the confidence layer; set confidence_layer")
-        if self.score_weight and not (self.search_heads or self.reading == "tokens"):
-            raise ValueError("score_weight is of scores that search_heads find; set search_heads, such as 4")
+        if self.confidence_layer is None:
+            raise ValueError(
+                "search_heads read at the confidence layer; measure it (dynarule.measure_confidence), or set "
+                "confidence_layer"
+            )
         for name in ("score_weight", "word_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
@@ -64,7 +62,7 @@ class PlusConfig(DynaRuleConfig):
         layer = cast(Any, block).layer_idx
         if layer == self.confidence_layer:
             return PlusProjection(block, self)
-        if self.reading == "tokens" and self.confidence_layer is not None:
+        if self.reading == "tokens":
             return nn.Module()
         return super().make_projection(block)
 
@@ -78,7 +76,7 @@ class PlusConfig(DynaRuleConfig):
     @property
     def question_opening(self) -> str:
         """A line end: rules read as tokens stand before the question, one a line; one search serves both readings."""
-        return "\n" if self.reading == "tokens" or self.search_heads else ""
+        return "\n"
 
 
 class PlusProjection(RuleProjection):
@@ -86,8 +84,8 @@ class PlusProjection(RuleProjection):
 
     Attributes
     ----------
-    reader : SearchReader or None
-        What a search asks; None: the paper's query.
+    reader : SearchReader
+        What a search asks.
     lookahead : LookAhead or None
         Its backward levels.
     """
@@ -96,17 +94,12 @@ class PlusProjection(RuleProjection):
         super().__init__(attention, config.encoder_dim)
         hidden, width = self.q.in_features, self.q.out_features
         sizes = config.search_heads, config.search_offsets, config.search_tail
-        reads, plans = config.search_heads > 0, config.lookahead > 0
-        self.reader = SearchReader(hidden, width, *sizes) if reads else None
-        self.lookahead = LookAhead(hidden, config.encoder_dim, *sizes) if plans else None
+        self.reader = SearchReader(hidden, width, *sizes)
+        self.lookahead = LookAhead(hidden, config.encoder_dim, *sizes) if config.lookahead else None
         if config.reading == "tokens":
-            del self.v
-            if reads:
-                del self.q
+            del self.q, self.v
         self.to(self.k.weight)
 
     def trained_to_read(self) -> Iterator[nn.Parameter]:
         """Yield what training through the model moves; a finder is trained by itself, and stays as it is."""
-        if self.reader is None:
-            return super().trained_to_read()
         return (value for name, value in self.named_parameters() if name.startswith(("q.", "v.")))

@@ -23,7 +23,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..kernels import largest
+from ..bank.index import largest
+from ..bank.rows import SharedRows
 from .reader import SearchReader
 from .words import Words
 
@@ -38,29 +39,15 @@ MOST_LINKS = 1 << 24
 class Tables(NamedTuple):
     """What the backward levels go over: M rules of U premises and V conclusions."""
 
-    keys_UP: Tensor  # embeddings, fp32
-    values_VP: Tensor
-    key_rows_M: Tensor | None = None  # where each rule's are; None: one each
-    value_rows_M: Tensor | None = None
+    keys: SharedRows  # fp32
+    values: SharedRows
     words: Words | None = None  # of the U premises and the V conclusions; None: levels go by embeddings alone
     word_weight: float = 0.0  # what they count in a level
     known: dict[int, Tensor] | None = None  # links (V,) of premises that were gone on from; None: none kept
 
-    def __len__(self) -> int:
-        """Return M, rules."""
-        return len(self.keys_UP if self.key_rows_M is None else self.key_rows_M)
-
-    def key_rows(self, rules: Tensor) -> Tensor:
-        """Return where the keys of some rules are."""
-        return rules if self.key_rows_M is None else self.key_rows_M[rules]
-
     def of_rules(self, level_BV: Tensor) -> Tensor:
         """Return a number for each rule, (B, M), from one for each conclusion."""
-        return level_BV if self.value_rows_M is None else level_BV.index_select(1, self.value_rows_M)
-
-    def value_row(self, rule: int) -> int:
-        """Return where the conclusion of a rule is."""
-        return rule if self.value_rows_M is None else int(self.value_rows_M[rule])
+        return level_BV.index_select(1, self.values.every) if self.values.shared else level_BV
 
 
 class LookAhead(nn.Module):
@@ -83,28 +70,25 @@ class LookAhead(nn.Module):
         directions_NP, offsets_N = keys_NE @ self.link.weight.float(), keys_NE @ self.link.bias.float()
         return directions_NP @ values_MP.T + offsets_N[:, None]
 
-    def links(self, rules_N: Tensor, tables: Tables, conclusion: int | None = None) -> Tensor:
-        """Return how surely N rules follow conclusions, logarithms: of all, (N, V), or of the one, (N, 1)."""
-        rows_N, known = tables.key_rows(rules_N), tables.known
-        many = len(rows_N) * len(tables.values_VP) > MOST_LINKS
-        if known is None or many or torch.is_grad_enabled():
-            return self._links(rows_N, tables, conclusion)
+    def links(self, rules_N: Tensor, tables: Tables) -> Tensor:
+        """Return how surely N rules follow the V conclusions, logarithms: (N, V)."""
+        rows_N, known, count = tables.keys.at(rules_N), tables.known, len(tables.values.different)
+        if known is None or len(rows_N) * count > MOST_LINKS or torch.is_grad_enabled():
+            return self._links(rows_N, tables)
         rows = rows_N.tolist()
         if not known.keys() >= set(rows):
-            if (len(known) + len(rows)) * len(tables.values_VP) > MOST_LINKS:
+            if (len(known) + len(rows)) * count > MOST_LINKS:
                 known.clear()
             new = [row for row in dict.fromkeys(rows) if row not in known]
             known.update(zip(new, self._links(rows_N.new_tensor(new), tables).unbind(), strict=True))
-        if conclusion is None:
-            return torch.stack([known[row] for row in rows])
-        return torch.stack([known[row][conclusion, None] for row in rows])
+        return torch.stack([known[row] for row in rows])
 
-    def _links(self, rows_N: Tensor, tables: Tables, conclusion: int | None = None) -> Tensor:
-        which = slice(conclusion, None if conclusion is None else conclusion + 1)
-        links_NV = nn.functional.logsigmoid(self.link_logits(tables.keys_UP[rows_N], tables.values_VP[which]))
+    def _links(self, rows_N: Tensor, tables: Tables) -> Tensor:
+        logits_NV = self.link_logits(tables.keys.different[rows_N], tables.values.different)
+        links_NV = nn.functional.logsigmoid(logits_NV)
         if tables.words is None:
             return links_NV
-        return links_NV + tables.word_weight * (tables.words.links(rows_N, conclusion).to(links_NV) - 1)
+        return links_NV + tables.word_weight * (tables.words.links(rows_N).to(links_NV) - 1)
 
     def levels(
         self, level_BV: Tensor, tables: Tables, count: int, width: int, allowed_BM: Tensor | None = None
@@ -114,7 +98,7 @@ class LookAhead(nn.Module):
         Levels go on from ``width`` rules, of those that are allowed; gradients do not go through the choices. Rules of
         one conclusion are worked on once, since a level knows a rule by its conclusion alone.
         """
-        width = min(width, len(tables))
+        width = min(width, len(tables.keys))
         levels = [tables.of_rules(level_BV)]
         while len(levels) < count:
             level_BM = levels[-1]
@@ -144,8 +128,8 @@ class LookAhead(nn.Module):
         left = int(torch.stack([level_M[rule] for level_M in levels]).argmax())
         way: list[int] = []
         for level_M in reversed(levels[:left]):
-            (rows_W,) = largest(level_M[None], min(width, len(tables)))[1]
-            links_W = self.links(rows_W, tables, tables.value_row(rule))[:, 0]
+            (rows_W,) = largest(level_M[None], min(width, len(tables.keys)))[1]
+            links_W = self.links(rows_W, tables)[:, int(tables.values.every[rule])]
             rule = int(rows_W[(links_W + level_M[rows_W]).argmax()])
             way.append(rule)
         return way
@@ -178,7 +162,7 @@ class LookAhead(nn.Module):
         ways = [self.way(rule, levels, tables, width) for rule in starts]
         ends = [rule for rule, depth in zip(rules, depths, strict=True) if depth == 0]
         if whole:
-            scores_W, rows_W = (best[0] for best in largest(levels[0][None], min(width, len(tables))))
+            scores_W, rows_W = (best[0] for best in largest(levels[0][None], min(width, len(tables.keys))))
             ends = rows_W[scores_W >= scores_W[0] - ANSWER_MARGIN].tolist()
         return list(dict.fromkeys([*starts, *ends, *(rule for way in ways for rule in way)])), ways[0]
 

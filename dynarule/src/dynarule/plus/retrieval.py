@@ -27,10 +27,11 @@ from ..search_token import SEARCH_TOKEN, search_id
 from ..training.data import Encoder, place_of
 from ..training.pools import Rows
 from ..training.recipe import check_numbers
-from ..training.run_folder import refuse_changes
 from .finder import Finder
-from .retrieval_loop import LOG, Log, RetrievalLoop, saved_log
+from .retrieval_loop import RetrievalLoop
 from .searches import read_searches
+
+CARD = "README.md"
 
 
 @dataclass(frozen=True)
@@ -86,14 +87,13 @@ def train_retrieval(
     *,
     held_out: Rows | None = None,
     encoder: Encoder | None = None,
-    resume: bool = False,
     report: Callable[[Mapping[str, float]], None] = lambda entry: None,
 ) -> list[dict[str, float]]:
     """Train how the confidence layer finds rules; the adapter is changed in place, and saved.
 
     Parameters
     ----------
-    model, tokenizer, bank, encoder, resume
+    model, tokenizer, bank, encoder
         As for `dynarule.training.train`; the tokenizer knows ``<search>``.
     adapter : RuleAdapter
         With a confidence layer; where layers below it hold rules, trained to read. Without ``search_heads`` it asks as
@@ -104,8 +104,8 @@ def train_retrieval(
     recipe : RetrievalRecipe
         Hyper-parameters.
     folder : path
-        Holds ``retrieval.json`` (recipe and log) and, in the end, the adapter and its card. A training that was killed
-        goes on from its last measurement.
+        Holds in the end the adapter, ``retrieval.json`` (recipe and log) and the card. A training that was killed
+        begins anew.
     report : callable
         Gets every entry of the log.
 
@@ -118,7 +118,7 @@ def train_retrieval(
     Raises
     ------
     FileExistsError
-        If the folder holds a training, which is not to be resumed.
+        If the folder holds a training.
     ValueError
         If adapter, bank and recipe do not fit each other.
     """
@@ -141,7 +141,8 @@ def train_retrieval(
     config.search_place = place_of(encoder, rows)
     premises = [bank.parts_of(text)[0] for text in bank.texts]
     with exclusive(folder):
-        done = _begin(folder, recipe, resume)
+        if (folder / CARD).is_file():
+            raise FileExistsError(f"{folder} holds a training already; choose a new folder")
         torch.manual_seed(recipe.seed)
         if config.search_token is None:
             adapter.train_search(search)  # its row, which later trainings change, is saved with the adapter
@@ -154,7 +155,7 @@ def train_retrieval(
             finder.look_up(known, recipe.temperature)
         levels = () if finder.ahead is None else (config.lookahead, config.lookahead_width)  # type: ignore[attr-defined]
         loop = RetrievalLoop(finder, known, held, premises, recipe, *levels)
-        log = loop.train(folder, done, report)
+        log = loop.train(report)
         finder.fold_into(projection)
         config.encoder = bank.encoder
         adapter.save(folder, tokenizer if config.search_id is not None else None)
@@ -165,16 +166,7 @@ def train_retrieval(
             "rules": len(bank),
             "families": dict(Counter(known.families)) if all(known.families) else {},
         }
-        write_whole(folder / "README.md", model_card(config, recipe, facts, log))
+        summary = {"recipe": recipe.to_dict(), "log": log}
+        write_whole(folder / "retrieval.json", json.dumps(summary, indent=1) + "\n")
+        write_whole(folder / CARD, model_card(config, recipe, facts, log))
     return log
-
-
-def _begin(folder: Path, recipe: RetrievalRecipe, resume: bool) -> Log:
-    """Return the log so far of the folder's training: that of its weights, which were written first."""
-    path = folder / LOG
-    if not path.is_file():
-        return []
-    if not resume:
-        raise FileExistsError(f"{folder} holds a training already; go on with resume, or choose a new folder")
-    refuse_changes(folder, json.loads(path.read_text(encoding="utf-8"))["recipe"], recipe.to_dict())
-    return saved_log(folder)

@@ -1,21 +1,17 @@
-"""The loop of `train_retrieval`: batches, losses, measurements and its checkpoint."""
+"""The loop of `train_retrieval`: batches, losses and measurements."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
-from .._files import write_whole
+from ..bank.rows import SharedRows
 from ..training.losses import stacked_step_loss, step_recall
 from ..training.pools import keyed
 from ..training.recipe import PAPER_MIX
@@ -28,7 +24,6 @@ if TYPE_CHECKING:
     from .retrieval import RetrievalRecipe
 
 Log = list[dict[str, float]]
-LOG, STATE = "retrieval.json", ".retrieval.safetensors"
 WARMUP, WEIGHT_DECAY = 0.1, 0.01  # warmup: part of the steps
 LINK_WEIGHT = 0.3  # of the loss of links
 JOIN_AT = 0.25  # part of the steps after which searches look ahead in the loss
@@ -38,7 +33,7 @@ SCALAR_RATE = 30  # times the learning rate, for offsets, tails and multiples: s
 
 
 class RetrievalLoop:
-    """Trains a finder; a batch depends on seed and step alone, so a resumed training is the same one."""
+    """Trains a finder; a batch depends on seed and step alone."""
 
     def __init__(
         self,
@@ -66,28 +61,27 @@ class RetrievalLoop:
         if finder.ahead is not None:
             finder.ahead.weight.data.fill_(recipe.temperature)  # a log-probability counts as one
 
-    def train(self, folder: Path, log: Log, report: Callable[[Mapping[str, float]], None]) -> Log:
+    def train(self, report: Callable[[Mapping[str, float]], None]) -> Log:
         """Train to the end; the finder then has its best weights."""
         recipe = self.recipe
-        step = int(log[-1]["step"]) if log else 0
-        best: dict[str, Tensor] = self._load(folder) if step else {}
-        while step < recipe.max_steps and not self._stalled(log):
-            losses = self.step(step)
-            step += 1
+        log: Log = []
+        best: dict[str, Tensor] = {}
+        for step in range(1, recipe.max_steps + 1):
+            losses = self.step(step - 1)
             if step % recipe.evaluate_every and step < recipe.max_steps:
                 continue
             log.append({"step": step, **losses, **self.measure()})
             report(log[-1])
             if log[-1] is max(log, key=_quality):
                 best = {name: value.detach().clone() for name, value in self.finder.state_dict().items()}
-            self._save(folder, best, log)
-            write_whole(folder / LOG, json.dumps({"recipe": recipe.to_dict(), "log": log}, indent=1) + "\n")
+            if self._stalled(log):
+                break
         self.finder.load_state_dict(best)
         return log
 
     def _stalled(self, log: Log) -> bool:
         qualities = [_quality(entry) for entry in log]
-        return bool(log) and len(log) - qualities.index(max(qualities)) > self.recipe.patience
+        return len(log) - qualities.index(max(qualities)) > self.recipe.patience
 
     def step(self, step: int) -> dict[str, float]:
         """Train on one batch."""
@@ -132,7 +126,9 @@ class RetrievalLoop:
         """Return what searches of a pool go by: their own scores and the backward levels."""
         ahead = self.finder.ahead
         assert ahead is not None
-        levels = ahead.levels(goal_BM, Tables(keys_MP, values_MP), self.levels, self.width)
+        levels = ahead.levels(
+            goal_BM, Tables(SharedRows(keys_MP), SharedRows(values_MP)), self.levels, self.width
+        )
         return planned(scores_BM, levels, ahead.weight)
 
     def hard_rules(self, searches: Sequence[KnownSearch], draw: np.random.Generator) -> list[int]:
@@ -201,40 +197,6 @@ class RetrievalLoop:
                 if item.later:
                     recalls["recall_later"].append(with_plan)
         return {name: round(sum(values) / len(values), 4) for name, values in recalls.items() if values}
-
-    def _save(self, folder: Path, best: Mapping[str, Tensor], log: Log) -> None:
-        moments = {
-            f"{number}.{name}": torch.as_tensor(value)
-            for number, values in self.optimizer.state_dict()["state"].items()
-            for name, value in values.items()
-        }
-        parts = {"finder": self.finder.state_dict(), "optimizer": moments, "best": best}
-        tensors = {
-            f"{part}/{name}": value.contiguous().clone()
-            for part, values in parts.items()
-            for name, value in values.items()
-        }
-        write_whole(folder / STATE, save(tensors, {"log": json.dumps(log)}))
-
-    def _load(self, folder: Path) -> dict[str, Tensor]:
-        """Go on from what was saved; return the best weights so far."""
-        parts: dict[str, dict[str, Tensor]] = {"finder": {}, "optimizer": {}, "best": {}}
-        for key, value in load_file(folder / STATE).items():
-            part, _, name = key.partition("/")
-            parts[part][name] = value
-        self.finder.load_state_dict(parts["finder"])
-        state: dict[int, dict[str, Tensor]] = {}
-        for key, value in parts["optimizer"].items():
-            number, _, name = key.partition(".")
-            state.setdefault(int(number), {})[name] = value
-        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": state})
-        return parts["best"]
-
-
-def saved_log(folder: Path) -> Log:
-    """Return the log up to the checkpoint, which is written before the log's own file."""
-    with safe_open(folder / STATE, "pt") as file:
-        return list(json.loads(file.metadata()["log"]))
 
 
 def _quality(entry: Mapping[str, float]) -> float:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..adapter import RuleAdapter
-from ..attention import AttendedRules, RuleTokens
 from ..bank.bank import RuleBank
+from ..base_model import first_layers
 from ..memory.hooks import attach
 from ..memory.training import RuleBatch, TrainingMemory
 from ..training.data import Encoder, Row, pad_right
@@ -63,29 +62,6 @@ class Searches(NamedTuple):
         return SearchInput(states_BTC.to(device), kind_BT.to(device), token_BC.to(device))
 
 
-class _Reached(Exception):
-    """A forward came to the confidence layer, above which nothing is needed."""
-
-
-class StateMemory(TrainingMemory):
-    """Runs a model up to the confidence layer, as serving does: layers below keep what the prompt finds in a pool."""
-
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | RuleTokens | None:
-        """Return what a layer's attention reads besides the text; the confidence layer's input ends the forward."""
-        if layer == self.config.confidence_layer:
-            self.hidden_BTC = hidden_BTC
-            raise _Reached
-        return super().attended(layer, hidden_BTC, block)
-
-    def read(self, ids_BT: Tensor, mask_BT: Tensor, rules: RuleBatch | None) -> Tensor:
-        """Return the inputs of the confidence layer's attention (B, T, C)."""
-        self.measure = True
-        self.load(rules)
-        with suppress(_Reached):
-            self.adapter.model.get_decoder()(ids_BT, attention_mask=mask_BT, use_cache=False)
-        return self.hidden_BTC
-
-
 @torch.no_grad()
 def read_searches(
     adapter: RuleAdapter,
@@ -103,12 +79,13 @@ def read_searches(
 
     In rows of family (or sub-task) ``multi_hop`` or ``unknown``, and where there is no such column, steps follow from
     each other and the first rule of each is what leads on; in others each step is asked for by itself. Where a
-    ``<search>`` opens the answers, it looks for the first step's rules; the paper's query leaves that to the prompt.
-    States are kept in a file of ``folder`` without a name: it goes with the process.
+    ``<search>`` opens the answers, it looks for the first step's rules. States are kept in a file of ``folder`` without
+    a name: it goes with the process.
     """
     model, config = adapter.model, adapter.config
     device, below = model.device, config.layers(adapter.num_layers)[0] != config.confidence_layer
-    pools, memory = RulePools(len(bank), seed=seed), StateMemory(adapter)
+    pools, memory = RulePools(len(bank), seed=seed), TrainingMemory(adapter)
+    memory.measure = True  # layers below keep what the prompt finds in a pool
     encoded = [encoder(rows[number]) for number in range(len(rows))]
     *starts, total = itertools.accumulate((len(row.ids) for row in encoded), initial=0)
     with tempfile.TemporaryFile(dir=folder) as file:
@@ -117,31 +94,34 @@ def read_searches(
     items: list[KnownSearch] = []
     links: list[tuple[int, int]] = []
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
-    for start in range(0, len(order), READ_BATCH):
-        part = order[start : start + READ_BATCH]
-        ids_BT, mask_BT = pad_right([encoded[i].ids for i in part], 0)
-        answer_BT = torch.arange(ids_BT.shape[1]) >= torch.tensor([[encoded[i].prompt] for i in part])
-        held = None
-        if below:
-            needed = {rule for i in part for step in encoded[i].gold for rule in step}
-            pool_M = torch.from_numpy(pools.draw(needed, max(rules, len(needed)), start)).to(bank.device)
-            sides = bank.keys_at(pool_M).to(device), bank.values_at(pool_M).to(device)
-            none_BS, unforced_BSG = ids_BT.new_empty(len(part), 0), ids_BT.new_full((len(part), 1, 1), -1)
-            held = RuleBatch(*sides, ~answer_BT.to(device), answer_BT.to(device), none_BS, unforced_BSG)
-        with attach(model, memory):
-            states_BTC = memory.read(ids_BT.to(device), mask_BT.to(device), held)
-        for row, i in enumerate(part):
-            ids = torch.tensor(encoded[i].ids)
-            here = slice(starts[i], starts[i] + len(ids))
-            states[here] = states_BTC[row, : len(ids)].half().cpu()
-            answer_T = answer_BT[row, : len(ids)]
-            marks[:, here] = torch.stack([~answer_T, (ids == search_id) & answer_T])
+    with attach(model, memory):
+        layers = first_layers(model.get_decoder(), config.confidence_layer)
+        for start in range(0, len(order), READ_BATCH):
+            part = order[start : start + READ_BATCH]
+            ids_BT, mask_BT = pad_right([encoded[i].ids for i in part], 0)
+            answer_BT = torch.arange(ids_BT.shape[1]) >= torch.tensor([[encoded[i].prompt] for i in part])
+            held = None
+            if below:
+                needed = {rule for i in part for step in encoded[i].gold for rule in step}
+                pool_M = torch.from_numpy(pools.draw(needed, max(rules, len(needed)), start)).to(bank.device)
+                sides = bank.keys_at(pool_M).to(device), bank.values_at(pool_M).to(device)
+                none_BS, unforced_BSG = ids_BT.new_empty(len(part), 0), ids_BT.new_full((len(part), 1, 1), -1)
+                held = RuleBatch(*sides, ~answer_BT.to(device), answer_BT.to(device), none_BS, unforced_BSG)
+            memory.load(held)
+            ids_BT, mask_BT = ids_BT.to(device), mask_BT.to(device)
+            memory.begin(ids_BT, mask_BT, 0)
+            states_BTC = layers(ids_BT, attention_mask=mask_BT, use_cache=False).last_hidden_state
+            for row, i in enumerate(part):
+                ids = torch.tensor(encoded[i].ids)
+                here = slice(starts[i], starts[i] + len(ids))
+                states[here] = states_BTC[row, : len(ids)].half().cpu()
+                answer_T = answer_BT[row, : len(ids)]
+                marks[:, here] = torch.stack([~answer_T, (ids == search_id) & answer_T])
     for number, tokens in enumerate(encoded):
         row = rows[number]
         places, gold = [tokens.prompt - 1, *tokens.search], tokens.gold
-        if len(gold) > len(row["steps"]):  # one of the first two is read by no step
-            del places[0 if getattr(config, "search_heads", 0) else 1]  # the paper's settings have none
-            gold = gold[1:]
+        if len(gold) > len(row["steps"]):  # what the prompt finds is read by no step
+            places, gold = places[1:], gold[1:]
         chain = _family(row) in ("", "multi_hop", "unknown")
         for step, (place, wanted) in enumerate(zip(places, gold, strict=True)):
             items.append(

@@ -19,8 +19,7 @@ rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -31,7 +30,6 @@ from ..adapter import RuleAdapter
 from ..attention import RuleTokens
 from ..bank.bank import RuleBank
 from ..base_model import first_layers
-from ..memory.selection import mean_query
 from .memory import PlusMemory, SearchResult
 from .reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput
 from .rule_states import RuleStates, States
@@ -88,16 +86,11 @@ class TokenMemory(PlusMemory):
     ) -> None:
         super().__init__(adapter, bank, search_token_id, **settings)
         layer = self.config.confidence_layer
-        if layer is None:
-            raise ValueError(
-                "token memory finds rules with the projections of confidence_layer, which is None; measure it "
-                "(dynarule.measure_confidence), or set it in DynaRuleConfig"
-            )
+        assert layer is not None  # the configuration says so
         self.states, self.layer, self.own_search = states, layer, search
         self._decoder = self.adapter.model.get_decoder()
         self._below = first_layers(self._decoder, layer)
         self._heads = int(self._decoder.config.num_attention_heads)
-        self._alone = False
         self._unread: list[tuple[Tensor, Tensor]] = []  # ids and positions of tokens since the last search
         self._ids: list[Tensor] = []  # of all before
         self._prompt: list[list[WeightedText]] = []
@@ -126,6 +119,7 @@ class TokenMemory(PlusMemory):
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, and find the rules that each of them reads."""
         super().begin(input_ids, attention_mask, past_length)
+        # No rules while the text alone, and rules by themselves, are read through the same layers.
         self._now, self.positions_BT, self._left = (None, None), None, None
         if not self._projections:
             return
@@ -168,38 +162,29 @@ class TokenMemory(PlusMemory):
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> RuleTokens | None:
         """Return the tokens that a layer reads besides the text."""
         joined, visible_BTR = self._now
-        if self._alone or joined is None or not self._projections:
+        if joined is None or not self._projections:
             return None
         return RuleTokens(joined.key_NBHRD[layer], joined.value_NBHRD[layer], visible_BTR, joined.shift_BR)
 
     @torch.no_grad()
     def _look(self, real_BS: Tensor, tokens: int) -> tuple[_Joined | None, Tensor | None]:
         """Find rules for the prompt and every ``<search>`` of this forward; return what its tokens see."""
-        query_BHTD = self._queries(real_BS)
-        if query_BHTD is not None:
-            query_BHTD = query_BHTD[:, :, -tokens:]
+        self._read_text(real_BS)
         if self._question_BT is not None:
-            query_BHD = None
-            if query_BHTD is not None:
-                query_BHD = self._asked[self.layer] = mean_query(query_BHTD, self._question_BT)
-            self._prompt = self._weighted_texts(query_BHD, None, 0)
+            self._prompt = self._weighted_texts(None, 0)
             if self.config.lookahead:  # a search sees its way to the end, and needs nothing of the prompt's
                 self._latest, self._prompt = self._prompt, [[] for _ in self._prompt]
         sets, owners = [self._prompt, self._latest], [-1, 0]
-        for number, has_B, at_B in self._each_search() if self.layer in self._updated else ():
-            query_BHD = None
-            if query_BHTD is not None:
-                query_BHD = self._query(self.layer, query_BHTD, at_B, number)
-            sets.append(self._weighted_texts(query_BHD, has_B, number))
+        for number, has_B, _ in self._each_search() if self.layer in self._updated else ():
+            sets.append(self._weighted_texts(has_B, number))
             owners.append(number)
             pairs = zip(sets[-1], self._latest, has_B.tolist(), strict=True)
             self._latest = [new if has else old for new, old, has in pairs]
         self._real_BS, self._left = real_BS, self._read_on_the_way(tokens)
         if self._left is not None:
             return None, None
-        with self._without_rules():
-            self._ahead = self._join([self._prompt, self._latest])
-            now = self._ahead if tokens == 1 else self._join(sets)
+        self._ahead = self._join([self._prompt, self._latest])
+        now = self._ahead if tokens == 1 else self._join(sets)
         if now is None or tokens == 1:
             return now, None if now is None else now.visible_BTR
         segment_BT = self._search_BT.cumsum(-1)
@@ -219,35 +204,26 @@ class TokenMemory(PlusMemory):
         ((text, shift_T),) = self._one_text(rows[0])
         return self.states.unread(text, torch.as_tensor(shift_T) if self.config.score_weight else None)
 
-    def _queries(self, real_BS: Tensor) -> Tensor | None:
-        """Read the text alone up to the confidence layer; return its rule queries since the last search (B, H, T, D).
-
-        None where a `SearchReader`, or a search of one's own, asks in their place.
-        """
+    def _read_text(self, real_BS: Tensor) -> None:
+        """Read the text alone up to the confidence layer, and note what the searches of this forward know."""
         ids_BT, positions_BT = (torch.cat(parts, 1) for parts in zip(*self._unread, strict=True))
         self._unread = []
         self._ids.append(ids_BT)
         self._below.config._attn_implementation = self._decoder.config._attn_implementation
-        with self._without_rules():
-            hidden_BTC = self._below(
-                input_ids=ids_BT,
-                attention_mask=real_BS,
-                position_ids=positions_BT,
-                past_key_values=self._cache,
-                use_cache=True,
-            ).last_hidden_state
-        finds = self.own_search is None
-        if self.config.search_heads or not finds:
-            length = hidden_BTC.shape[1]
-            search_BT = nn.functional.pad(self._search_BT, (length - self._search_BT.shape[1], 0))
-            real_BT = real_BS[:, -length:].bool()
-            self._inputs = self._context.read(hidden_BTC, search_BT, real_BT, self._question_BT)
-            ahead = self.config.lookahead and self.search_token_id is not None and finds
-            if self._question_BT is not None and ahead:
-                self._inputs[0] = self._behind_question(hidden_BTC, real_BS, positions_BT)
-            return None
-        block = self._decoder.layers[self.layer].self_attn
-        return self.adapter[self.layer].query(hidden_BTC, getattr(block, "q_norm", None))
+        hidden_BTC = self._below(
+            input_ids=ids_BT,
+            attention_mask=real_BS,
+            position_ids=positions_BT,
+            past_key_values=self._cache,
+            use_cache=True,
+        ).last_hidden_state
+        length = hidden_BTC.shape[1]
+        search_BT = nn.functional.pad(self._search_BT, (length - self._search_BT.shape[1], 0))
+        real_BT = real_BS[:, -length:].bool()
+        self._inputs = self._context.read(hidden_BTC, search_BT, real_BT, self._question_BT)
+        ahead = self.config.lookahead and self.search_token_id is not None and self.own_search is None
+        if self._question_BT is not None and ahead:
+            self._inputs[0] = self._behind_question(hidden_BTC, real_BS, positions_BT)
 
     def search_texts(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
         """Return what each search goes by in words."""
@@ -279,28 +255,25 @@ class TokenMemory(PlusMemory):
             cache = DynamicCache()
             for number, layer in enumerate(layers):
                 cache.update(layer.keys[rows, :, : last + 1], layer.values[rows, :, : last + 1], number)
-            with self._without_rules():
-                token_B1C[rows] = self._below(
-                    input_ids=rows.new_full((len(rows), 1), self.search_token_id),
-                    attention_mask=nn.functional.pad(real_BS[rows, : last + 1], (0, 1), value=1),
-                    position_ids=positions_BT[rows, last : last + 1] + 1,
-                    past_key_values=cache,
-                    use_cache=True,
-                ).last_hidden_state
+            token_B1C[rows] = self._below(
+                input_ids=rows.new_full((len(rows), 1), self.search_token_id),
+                attention_mask=nn.functional.pad(real_BS[rows, : last + 1], (0, 1), value=1),
+                position_ids=positions_BT[rows, last : last + 1] + 1,
+                past_key_values=cache,
+                use_cache=True,
+            ).last_hidden_state
         token_BT = nn.functional.pad(torch.zeros_like(question_BT), (0, 1), value=True)
         until_BT = nn.functional.pad(real_BS.bool() & (places_T <= last_B[:, None]), (0, 1), value=True)
         return SearchContext().read(
             torch.cat([hidden_BTC, token_B1C], 1), token_BT, until_BT, nn.functional.pad(question_BT, (0, 1))
         )[1]
 
-    def _weighted_texts(
-        self, query_BHD: Tensor | None, has_B: Tensor | None, number: int
-    ) -> list[list[WeightedText]]:
+    def _weighted_texts(self, has_B: Tensor | None, number: int) -> list[list[WeightedText]]:
         """Return the rules that each row that searches reads; none for the others."""
         if not len(self.bank):
             return [[] for _ in self._steps_B]
         if self.own_search is None:
-            self._find(self.layer, query_BHD, has_B, number)
+            self._find(self.layer, None, has_B, number)
         else:
             self._find_with(self.own_search, self._rows_of(has_B), number)
         return [self._of_row(row) for row in range(len(self._steps_B))]
@@ -370,12 +343,3 @@ class TokenMemory(PlusMemory):
         texts, shifts = zip(*row, strict=True)
         lengths = torch.tensor([len(self.states.tokens(text)[1]) for text in texts])
         return [("\n".join(texts), torch.tensor(shifts).repeat_interleave(lengths))]
-
-    @contextmanager
-    def _without_rules(self) -> Iterator[None]:
-        """Let the layers run as the base model's, inside the block."""
-        self._alone = True
-        try:
-            yield
-        finally:
-            self._alone = False

@@ -88,8 +88,6 @@ class Words:
     ----------
     premises, conclusions : sequence of str
         U and V of them.
-    premise_M, conclusion_M : Tensor of int or None
-        Which of them each rule has; None: one each.
     stemmer : str
         Snowball's algorithm by whose stems words are compared, such as ``"english"``, where a text says a rule in
         another form ("greets" for ``Greet(A, B)``); empty: words as they are written.
@@ -103,15 +101,7 @@ class Words:
     [1.0]
     """
 
-    def __init__(
-        self,
-        premises: Sequence[str],
-        conclusions: Sequence[str],
-        premise_M: Tensor | None = None,
-        conclusion_M: Tensor | None = None,
-        stemmer: str = "",
-    ) -> None:
-        self._premise_M, self._conclusion_M = premise_M, conclusion_M
+    def __init__(self, premises: Sequence[str], conclusions: Sequence[str], stemmer: str = "") -> None:
         self._stemmer = Stemmer(stemmer) if stemmer else None
         self._number: dict[str, int] = {}
         sides, different = [], []
@@ -134,31 +124,18 @@ class Words:
         """Return by how much a text covers each conclusion: (V,)."""
         return self._covered(self._conclusions, text)
 
-    def begun(self, text: SearchText) -> Tensor:
-        """Return by how much each rule goes on from a text, and says what it does not: 0 to 1, (M,)."""
-        premise, conclusion = self.premises(text.latest or text.question), self.conclusions(text.written)
-        if self._premise_M is not None:
-            premise = premise[self._premise_M]
-        if self._conclusion_M is not None:
-            conclusion = conclusion[self._conclusion_M]
-        return premise * (1 - conclusion)
+    def begun(self, text: SearchText, bank: RuleBank) -> Tensor:
+        """Return by how much each rule of the bank goes on from a text, and says what it does not: 0 to 1, (M,)."""
+        premise = self.premises(text.latest or text.question)[bank.keys.every]
+        return premise * (1 - self.conclusions(text.written)[bank.values.every])
 
-    def links(self, premises_N: Tensor, conclusion: int | None = None) -> Tensor:
-        """Return by how much conclusions and some premises cover each other, the larger of both.
-
-        Of all conclusions (N, V), or of one, where that is given: (N, 1).
-        """
-        side, others, weight_T = self._premises, self._conclusions, self._weight_T
-        which = slice(conclusion, None if conclusion is None else conclusion + 1)
+    def links(self, premises_N: Tensor) -> Tensor:
+        """Return by how much conclusions and some premises cover each other, the larger of both: (N, V)."""
+        side, others = self._premises, self._conclusions
         rows = []
         for at in premises_N.tolist():
-            terms_K = side.terms(at)
-            if conclusion is not None:
-                mine = others.terms(conclusion)
-                shared = weight_T[mine[torch.isin(mine, terms_K)]].sum()[None]
-            else:
-                shared = others.shared(terms_K, weight_T)
-            rows.append(shared / torch.minimum(others.total_R[which], side.total_R[at]))
+            shared = others.shared(side.terms(at), self._weight_T)
+            rows.append(shared / torch.minimum(others.total_R, side.total_R[at]))
         return torch.stack(rows)
 
     def _covered(self, side: _Terms, text: str) -> Tensor:
@@ -195,13 +172,11 @@ def words_of(bank: RuleBank, stemmer: str = "") -> Words:
     if version != bank.version:
         _KNOWN[bank] = bank.version, (known := {})
     if stemmer not in known:
-        every = torch.arange(len(bank), device=bank.device)
-        sides: list[tuple[list[str], Tensor | None]] = []
+        sides = []
         for side, table in enumerate((bank.keys, bank.values)):
-            row_M, texts = table.at(every).cpu(), [""] * len(table.different)
-            for text, row in zip(bank.texts, row_M.tolist(), strict=True):
+            texts = [""] * len(table.different)
+            for text, row in zip(bank.texts, table.every.tolist(), strict=True):
                 texts[row] = texts[row] or bank.parts_of(text)[side]
-            sides.append((texts, row_M if table.shared else None))
-        (premises, premise_M), (conclusions, conclusion_M) = sides
-        known[stemmer] = Words(premises, conclusions, premise_M, conclusion_M, stemmer)
+            sides.append(texts)
+        known[stemmer] = Words(*sides, stemmer)
     return known[stemmer]
