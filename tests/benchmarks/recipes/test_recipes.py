@@ -35,7 +35,9 @@ ROWS = {
 
 
 def specs(name, folder, **changes):
-    return recipes.get(name)(Options(DataSource("paper"), models=(Local.of(str(folder)),), **changes))
+    made = recipes.get(name)
+    source = made.source() if made.source else DataSource("paper")
+    return made(Options(source, models=(Local.of(str(folder)),), **changes))
 
 
 @pytest.mark.parametrize("shown", ROWS)

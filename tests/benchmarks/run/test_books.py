@@ -10,7 +10,6 @@ from rwbench.recipes import Options, recipes
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.both_ends import BothEnds
 from rwbench.run.books import BookSource, OwnBook, book_folder, source_of
-from rwbench.run.data import DataSource
 from rwbench.run.pools import pools_of
 from rwbench.run.runner import run_spec
 from rwbench.spec import BOOKS, VALIDATION_BOOKS, RunSpec
@@ -66,9 +65,9 @@ def test_a_run_of_other_texts_is_refused(spec, monkeypatch):
 
 def test_the_recipe_asks_every_model_on_the_books(model_folder):
     model = Local.of(str(model_folder))
-    specs = recipes.get("rulebooks")(Options(DataSource("tiny"), limit=2, models=(model,)))
+    specs = recipes.get("rulebooks")(Options(BookSource(), limit=2, models=(model,)))
     assert {spec.subtasks for spec in specs} == {BOOKS} and {spec.limit for spec in specs} == {2}
-    others = recipes.get("ablation/rulebooks")(Options(DataSource("tiny"), models=(model,)))
+    others = recipes.get("ablation/rulebooks")(Options(BookSource(books=VALIDATION_BOOKS), models=(model,)))
     assert {spec.subtasks for spec in others} == {VALIDATION_BOOKS}
     asked, tried = ([json.dumps(spec.method) for spec in each] for each in (specs, others))
     assert tried[: len(asked)] == asked and len(set(tried)) == len(tried) > len(asked)

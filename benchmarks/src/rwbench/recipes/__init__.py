@@ -1,22 +1,21 @@
 """Recipes: functions that return lists of runs. Every table of a paper is one name.
 
-A recipe is a Python function that ``@recipe`` registers by name: from `Options` to `RunSpec`s, or, with pool sizes, to
-the rows of a table (methods) at each size and form. A new file in this folder is all that a new recipe needs; derive
-one by calling another and changing fields with `dataclasses.replace`.
+A recipe is a Python function that ``@recipe`` registers by name: from `Options` to `RunSpec`s, or, with pool sizes,
+from a `Cell` to the methods to compare there. A new file in this folder is all that a new recipe needs; derive one by
+calling another and changing fields with `dataclasses.replace`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ruleworld_data.spec import check_name, num_rows
 
 from ..backends import Backend
 from ..backends.local import Local
 from ..methods import Method
-from ..models import shipped
 from ..registry import Registry
 from ..run.data import DataSource
 from ..spec import REPRESENTATIONS, RunSpec
@@ -31,7 +30,7 @@ ALL_SIZES = tuple(SCOPES)
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may change about any recipe; a ValueError if no recipe has such a size or form.
+    """What a user may change about any recipe.
 
     Attributes
     ----------
@@ -46,7 +45,7 @@ class Options:
     encoder : str
         Sentence encoder of dense retrieval; see `rwbench.retrievers.dense`.
     sizes : tuple of int
-        Pool sizes in the place of the recipe's; empty: the recipe's.
+        Pool sizes in the place of the recipe's, of `SCOPES`; empty: the recipe's.
     forms : tuple of str
         Representations of the rules.
     """
@@ -59,27 +58,10 @@ class Options:
     sizes: tuple[int, ...] = ()
     forms: tuple[str, ...] = REPRESENTATIONS
 
-    def __post_init__(self) -> None:
-        for size in self.sizes:
-            check_name("pool size", str(size), tuple(map(str, ALL_SIZES)))
-        for form in self.forms:
-            check_name("form", form, REPRESENTATIONS)
-
     @property
     def all_models(self) -> tuple[Backend, ...]:
-        """The models of a recipe that needs one: those given, else the shipped ``tiny``; a ValueError without both."""
-        if self.models:
-            return self.models
-        if DEFAULT_MODEL not in shipped():
-            raise ValueError(
-                "this recipe asks a language model; type --model FOLDER, or --model NAME --endpoint http://host:port/v1"
-            )
-        return (Local.of(DEFAULT_MODEL, self.source.version),)
-
-    @property
-    def local_models(self) -> tuple[Local, ...]:
-        """Those models that are folders, which rules can be put into."""
-        return tuple(model for model in self.all_models if isinstance(model, Local))
+        """The models given, else the shipped ``tiny``."""
+        return self.models or (Local.of(DEFAULT_MODEL, self.source.version),)
 
     @property
     def num_rules(self) -> int:
@@ -115,8 +97,24 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     return tuple(int(check_name("pool size", part, known)) for part in parts)
 
 
-Rows = Callable[[Options, str, int], Sequence[Method]]
-"""(options, representation, pool size) -> the methods to compare there."""
+class Cell(NamedTuple):
+    """Where methods are compared: on one model, with rules in one form, in pools of one size."""
+
+    model: Backend
+    form: str
+    size: int
+    encoder: str  # of dense retrieval
+
+    def memory(self, *kinds: Any, **changes: Any) -> list[Any]:
+        """Return methods of rule memory, which only a model that is a folder can have."""
+        is_folder = isinstance(self.model, Local)
+        return [kind.of(self.model, self.form, **changes) for kind in kinds] if is_folder else []
+
+
+Rows = Callable[[Cell], Sequence[Method]]
+"""From a cell to the methods to compare there."""
+Pool = tuple[int, str, int | None]
+"""Size, scope, and the size of the pool that it lies in."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +136,7 @@ class RunRecipe:
     def __call__(self, options: Options) -> list[RunSpec]:
         """Return the runs of the recipe."""
         function: Any = self.function
-        return runs(options, self.sizes, function) if self.sizes else function(options)
+        return runs(options, nested_pools(options, self.sizes), function) if self.sizes else function(options)
 
 
 recipes = Registry[RunRecipe]("recipe", __name__)
@@ -156,23 +154,34 @@ def recipe(
     return register
 
 
-def runs(options: Options, sizes: Iterable[int], rows: Rows) -> list[RunSpec]:
-    """Return a run for every size (the options' before ``sizes``), representation and method.
+def nested_pools(options: Options, sizes: Iterable[int]) -> list[Pool]:
+    """Return pools of these sizes, or of the options' own, the largest first.
 
-    Pools are nested: the smaller ones take their distractors from the largest. Sizes above the world's number of rules
-    become one run with all rules. Runs of one model follow each other, so it is loaded once; the largest pool comes
-    first, so an encoder reads everything in one go.
+    The smaller ones take their distractors from the largest. Sizes above the world's number of rules become one pool
+    with all rules.
     """
     everything = options.num_rules
     largest = min(max(SCOPES), everything)
     scopes = {min(size, everything): SCOPES[size] for size in sorted(options.sizes or sizes)}
-    specs = [
-        options.spec(method, form, size, scope, within=largest if size < largest else None)
-        for size, scope in sorted(scopes.items(), reverse=True)
-        for form in options.forms
-        for method in rows(options, form, size)
+    return [
+        (size, scopes[size], largest if size < largest else None) for size in sorted(scopes, reverse=True)
     ]
-    unique = {spec.run_id: spec for spec in specs}  # a row may have the same method at two sizes
+
+
+def runs(options: Options, pools: Iterable[Pool], rows: Rows) -> list[RunSpec]:
+    """Return a run for every pool, representation, model and method.
+
+    Runs of one model follow each other, so it is loaded once; the largest pool comes first, so an encoder reads
+    everything in one go.
+    """
+    specs = [
+        options.spec(method, form, size, scope, within)
+        for size, scope, within in pools
+        for form in options.forms
+        for model in options.all_models
+        for method in rows(Cell(model, form, size, options.encoder))
+    ]
+    unique = {spec.run_id: spec for spec in specs}  # a row may ask no model, or be the same at two sizes
     models = list(dict.fromkeys(map(_model_of, unique.values())))
     return sorted(unique.values(), key=lambda spec: models.index(_model_of(spec)))
 

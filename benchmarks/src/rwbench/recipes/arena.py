@@ -23,7 +23,7 @@ from ..retrievers.dense import Dense
 from ..retrievers.fuse import RRF
 from ..retrievers.graph import Graph
 from ..retrievers.random import Random
-from . import MAIN_SIZES, Options, recipe
+from . import MAIN_SIZES, Cell, recipe
 
 IN_PROMPT = 16
 """Rules of a list in which the shipped base still finds nine of ten."""
@@ -41,24 +41,23 @@ Four searches, the paper's budget, are fewer than the rules of most questions, a
 """
 
 
-def retrievers(options: Options) -> tuple[Retriever, Retriever, Retriever]:
+def retrievers(cell: Cell) -> tuple[Retriever, Retriever, Retriever]:
     """Return dense, BM25 and their fusion (RRF, k = 60)."""
-    dense, bm25 = Dense(options.encoder), BM25()
+    dense, bm25 = Dense(cell.encoder), BM25()
     return dense, bm25, RRF((bm25, dense))
 
 
-def rule_memory(options: Options, form: str, size: int, **changes: Any) -> list[Method]:
-    """Return KBLaM, SR-KI and DynaRule on every model that is a folder."""
-    kinds = (KBLaM, SRKI, DynaRule)
-    return [kind.of(model, form, **changes) for model in options.local_models for kind in kinds]
+def rule_memory(cell: Cell, **changes: Any) -> list[Method]:
+    """Return KBLaM, SR-KI and DynaRule."""
+    return cell.memory(KBLaM, SRKI, DynaRule, **changes)
 
 
-def all_memory(options: Options, form: str, size: int) -> list[Method]:
+def all_memory(cell: Cell) -> list[Method]:
     """Return every method of rule memory; DynaRule+ without its look-ahead, and with the paper's memory, as well."""
-    ours: tuple[tuple[type[DynaRulePlus], dict[str, Any]], ...]
-    ours = ((DynaRulePlus, {"lookahead": 0}), (RuleVectors, {}), (DynaRulePlus, {}))
-    return rule_memory(options, form, size) + [
-        kind.of(model, form, **changes) for model in options.local_models for kind, changes in ours
+    return [
+        *rule_memory(cell),
+        *cell.memory(DynaRulePlus, lookahead=0),
+        *cell.memory(RuleVectors, DynaRulePlus),
     ]
 
 
@@ -80,7 +79,7 @@ def reworded(model: Backend) -> list[ReAct]:
 
 
 @recipe("smoke", MAIN_SIZES)
-def smoke(options: Options, form: str, size: int) -> list[Method]:
+def smoke(cell: Cell) -> list[Method]:
     """Retrieval and symbolic rows on pools of 100, 1,000 and 10,000 rules, FOL and NL; minutes on a CPU."""
     bm25, dense = BM25(), Dense()
     ranked = (RRF((bm25, dense)), dense, bm25, BM25(tokenizer="naive"), Random())
@@ -88,18 +87,18 @@ def smoke(options: Options, form: str, size: int) -> list[Method]:
 
 
 @recipe("words", (1_000, 10_000))
-def words(options: Options, form: str, size: int) -> list[Method]:
+def words(cell: Cell) -> list[Method]:
     """Every search without a model, and the solver: with --form nl --dials words=1, how far other words lead astray."""
-    dense, bm25, both = retrievers(options)
+    dense, bm25, both = retrievers(cell)
     return [Solver(), *map(Retrieve, (bm25, dense, both, Graph(), BothEnds()))]
 
 
-def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
+def searching(cell: Cell, **changes: Any) -> list[RAG]:
     """Return every way to search for rules and put them into a prompt, each with as many as validation chose.
 
     With ``ablation/in_prompt`` on 44 validation questions in logic; from both ends see `from_both_ends`, too.
     """
-    dense, bm25, rrf = retrievers(options)
+    (dense, bm25, rrf), model = retrievers(cell), cell.model
     rows: list[RAG] = [
         RAG(model=model, retriever=dense, in_prompt=8),
         RAG(model=model, retriever=bm25, in_prompt=16),
@@ -115,28 +114,27 @@ def searching(options: Options, model: Backend, **changes: Any) -> list[RAG]:
     return [replace(row, **changes) for row in rows]
 
 
-def in_arena(options: Options, form: str, size: int) -> list[Method]:
+def in_arena(cell: Cell) -> list[Method]:
     """The fair arena: every method on one base, each with its best search and prompt; 100, 1,000 and 10,000 rules."""
     rows: list[Method] = [Solver()]
-    for model in options.all_models:
-        rows += [Prompting(model=model, rules="gold"), Prompting(model=model, rules="none")]
-        rows += [Prompting(model=model)] if size <= 100 else []
-        by_number = [replace(row, **SEARCHES.get(row.name, {})) for row in searching(options, model)]
-        # Stepwise from both ends reads by score alone: with a fixed 16 rules it answers far less among 10,000
-        rows += [row for row in by_number if (row.name, row.retriever) != (Stepwise.name, BothEnds())]
-        rows += [*from_both_ends(model), *reworded(model)]
-    return rows + [row for row in all_memory(options, form, size) if row.missing() is None]
+    rows += [Prompting(model=cell.model, rules=which) for which in ("gold", "none")]
+    rows += [Prompting(model=cell.model)] if cell.size <= 100 else []
+    by_number = [replace(row, **SEARCHES.get(row.name, {})) for row in searching(cell)]
+    # Stepwise from both ends reads by score alone: with a fixed 16 rules it answers far less among 10,000
+    rows += [row for row in by_number if (row.name, row.retriever) != (Stepwise.name, BothEnds())]
+    rows += [*from_both_ends(cell.model), *reworded(cell.model)]
+    return rows + [row for row in all_memory(cell) if row.missing() is None]
 
 
 arena = recipe("arena", MAIN_SIZES)(in_arena)
 
 
 @recipe("demo", (1_000, 10_000))
-def demo(options: Options, form: str, size: int) -> list[Method]:
+def demo(cell: Cell) -> list[Method]:
     """Every method of the arena with its best search, and RAG by words and by embeddings; 1,000 and 10,000 rules."""
     return [
         row
-        for row in in_arena(options, form, size)
+        for row in in_arena(cell)
         if not isinstance(row, RAG)
         or (row.score_share > 0 and not getattr(row, "reworded", False))
         or (type(row) is RAG and isinstance(row.retriever, BM25 | Dense))

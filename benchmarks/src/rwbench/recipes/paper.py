@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..backends.local import Local
 from ..methods import Method
 from ..methods.ircot import IRCoT
 from ..methods.memory import Confidence, DynaRule
@@ -16,7 +17,7 @@ from ..methods.rag import RAG
 from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..spec import RunSpec
-from . import ALL_SIZES, MAIN_SIZES, Options, recipe, runs
+from . import ALL_SIZES, MAIN_SIZES, Cell, Options, nested_pools, recipe, runs
 from .arena import IN_PROMPT, retrievers, rule_memory
 
 PROMPTING_UP_TO = 2_000
@@ -24,43 +25,40 @@ PROMPTING_UP_TO = 2_000
 STEPWISE = ("single_rule", "multi_rule_2", "multi_hop_2", "multi_hop_3", "multi_hop_4")
 
 
-def dynarule(options: Options, form: str, size: int) -> list[Method]:
+def dynarule(cell: Cell) -> list[Method]:
     """DynaRule's Recall@100, @10 and @1 by step, in parallel and multi-hop questions (also figure 9)."""
-    return [DynaRule.of(model, form) for model in options.local_models]
+    return cell.memory(DynaRule)
 
 
 @recipe("paper/table2", MAIN_SIZES)
-def table2(options: Options, form: str, size: int) -> list[Method]:
+def table2(cell: Cell) -> list[Method]:
     """Question answering: every method on 100, 1,000 and 10,000 rules (also tables 8, 9 and 11: --sizes all)."""
-    rows: list[Method] = []
-    for model in options.all_models:
-        rows += [Prompting(model=model)] if size <= PROMPTING_UP_TO else []
-        # a hundred rules all fit, so there is nothing to retrieve
-        rows += [RAG(model=model, retriever=search) for search in retrievers(options)] if size > 100 else []
-    return rows + rule_memory(options, form, size)
+    rows: list[Method] = [Prompting(model=cell.model)] if cell.size <= PROMPTING_UP_TO else []
+    # a hundred rules all fit, so there is nothing to retrieve
+    searches = retrievers(cell) if cell.size > 100 else ()
+    return [*rows, *(RAG(model=cell.model, retriever=search) for search in searches), *rule_memory(cell)]
 
 
 @recipe("paper/table3", (1_000,))
-def table3(options: Options, form: str, size: int) -> list[Method]:
+def table3(cell: Cell) -> list[Method]:
     """Strong models (each with --model) by prompting, and DynaRule (also table 13: --sizes 100,500,1000)."""
-    return [*(Prompting(model=model) for model in options.all_models), *dynarule(options, form, size)]
+    return [Prompting(model=cell.model), *dynarule(cell)]
 
 
 @recipe("paper/table4", MAIN_SIZES)
-def table4(options: Options, form: str, size: int) -> list[Method]:
+def table4(cell: Cell) -> list[Method]:
     """Retrieval: Recall@100, @10 and @1 of every method (also tables 10 and 12, figure 11: --sizes all)."""
-    return [*map(Retrieve, retrievers(options)), *rule_memory(options, form, size)]
+    return [*map(Retrieve, retrievers(cell)), *rule_memory(cell)]
 
 
 @recipe("paper/figure3", (100,))
-def figure3(options: Options, form: str, size: int) -> list[Method]:
+def figure3(cell: Cell) -> list[Method]:
     """Confidence layer by entropy (also figure 8), and answers with the gold rules in one layer only, on 100 rules."""
-    rows: list[Method] = []
-    for model in options.local_models:
-        layers = DynaRule.choosing_layers(model, form)
-        rows += [Confidence.of(model, form)]
-        rows += [DynaRule.of(model, form, correct_layer=layer) for layer in layers]
-    return rows
+    if not isinstance(cell.model, Local):
+        return []
+    layers = DynaRule.choosing_layers(cell.model, cell.form)
+    in_one = [row for layer in layers for row in cell.memory(DynaRule, correct_layer=layer)]
+    return cell.memory(Confidence) + in_one
 
 
 figure4 = recipe("paper/figure4", ALL_SIZES)(dynarule)
@@ -73,36 +71,34 @@ def figure5a(options: Options) -> list[RunSpec]:
 
 
 @recipe("paper/figure5b", MAIN_SIZES)
-def figure5b(options: Options, form: str, size: int) -> list[Method]:
+def figure5b(cell: Cell) -> list[Method]:
     """Iterative RAG: IRCoT and ReAct, four rounds of 100 rules, and with 16 in a prompt, beside DynaRule."""
+    search = retrievers(cell)[2]
     rows: list[Method] = [
-        kind(model=model, retriever=retrievers(options)[2], in_prompt=most)
-        for model in options.all_models
+        kind(model=cell.model, retriever=search, in_prompt=most)
         for most in (None, IN_PROMPT)
         for kind in (IRCoT, ReAct)
     ]
-    return rows + dynarule(options, form, size)
+    return rows + dynarule(cell)
 
 
 @recipe("paper/figure5c", (100, 1_000))
-def figure5c(options: Options, form: str, size: int) -> list[Method]:
+def figure5c(cell: Cell) -> list[Method]:
     """Gold rules only, 100 and 1,000 rules: how much of the error is finding rules, how much using them."""
     # the pool does not matter to the second row, so it is asked once
-    kinds = ("pool", "gold") if size == 100 else ("pool",)
-    return [Prompting(model=model, rules=rules) for rules in kinds for model in options.all_models]
+    kinds = ("pool", "gold") if cell.size == 100 else ("pool",)
+    return [Prompting(model=cell.model, rules=rules) for rules in kinds]
 
 
 @recipe("paper/figure6a", (100,))
-def figure6a(options: Options, form: str, size: int) -> list[Method]:
+def figure6a(cell: Cell) -> list[Method]:
     """Rule dependence: DynaRule on 100 rules, and with the gold rules taken out of every layer."""
-    return [
-        DynaRule.of(model, form, rules=rules)
-        for model in options.local_models
-        for rules in ("pool", "without_gold")
-    ]
+    return dynarule(cell) + cell.memory(DynaRule, rules="without_gold")
 
 
 @recipe("paper/figure10")
 def figure10(options: Options) -> list[RunSpec]:
     """Attention maps: how much each step of DynaRule weighs the gold rules of each step, on 100 rules."""
-    return [replace(spec, subtasks=STEPWISE) for spec in runs(options, (100,), dynarule)]
+    return [
+        replace(spec, subtasks=STEPWISE) for spec in runs(options, nested_pools(options, (100,)), dynarule)
+    ]

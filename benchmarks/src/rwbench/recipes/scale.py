@@ -13,7 +13,7 @@ from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.dense import Dense
 from ..spec import RunSpec
-from . import Options, recipe
+from . import Cell, Options, recipe, runs
 from .arena import IN_PROMPT, all_memory, from_both_ends
 
 SIZES = (100_000, 1_000_000)
@@ -24,27 +24,21 @@ SIZES = (100_000, 1_000_000)
 def scale(options: Options) -> list[RunSpec]:
     """All rules in memory, with --scale full up to 4.94 M: solver, rule memories, BM25, both ends, dense, by step."""
     everything = options.num_rules
-    sizes = [*(size for size in SIZES if 2 * size <= everything), everything]
-    return [
-        options.spec(method, form, size, "batch", within=within)
-        for size, within in zip(reversed(sizes), [None, *reversed(sizes[1:])], strict=True)
-        for form in options.forms
-        for method in _methods(options, form)
-    ]
+    sizes = [everything, *(size for size in reversed(SIZES) if 2 * size <= everything)]
+    withins = [None, *sizes[:-1]]
+    return runs(options, [(size, "batch", w) for size, w in zip(sizes, withins, strict=True)], _rows)
 
 
-def _methods(options: Options, form: str) -> list[Method]:
+def _rows(cell: Cell) -> list[Method]:
     """Return the rows; a rule memory without an adapter for the model does not run, which the command says."""
     rows: list[Method] = [Solver()]  # whether more rules leave the answers what they are
-    for model in options.all_models:
-        searches = (BM25(), Dense(options.encoder))
-        rows += [RAG(model=model, retriever=search, in_prompt=IN_PROMPT) for search in searches]
-        both = from_both_ends(model)[:3]  # without ReAct
-        # the usual share was chosen among 10,000 rules; what suits more of them may be another
-        rows += [*both, *(replace(row, score_share=share) for row in both for share in (0.5, 0.7, 0.9))]
-        rows += [Stepwise(model=model, retriever=BM25(), in_prompt=IN_PROMPT)]
-    for model in options.local_models:
-        plus: list[DynaRulePlus] = [DynaRulePlus.of(model, form, score_weight=0), Planned.of(model, form)]
-        rows += [row for row in plus if row.missing() is None]
+    searches = (BM25(), Dense(cell.encoder))
+    rows += [RAG(model=cell.model, retriever=search, in_prompt=IN_PROMPT) for search in searches]
+    both = from_both_ends(cell.model)[:3]  # without ReAct
+    # the usual share was chosen among 10,000 rules; what suits more of them may be another
+    rows += [*both, *(replace(row, score_share=share) for row in both for share in (0.5, 0.7, 0.9))]
+    rows += [Stepwise(model=cell.model, retriever=BM25(), in_prompt=IN_PROMPT)]
+    plus = cell.memory(DynaRulePlus, score_weight=0) + cell.memory(Planned)
+    rows += [row for row in plus if row.missing() is None]
     # KBLaM reads every rule at every token, which is not to be had here
-    return rows + [row for row in all_memory(options, form, 0) if row.name != KBLaM.name]
+    return rows + [row for row in all_memory(cell) if row.name != KBLaM.name]
