@@ -12,7 +12,6 @@ import pytest
 from ruleworld_data.cli import app as ruleworld
 from rwbench.cli.app import app
 from rwbench.recipes import RunRecipe, recipes
-from rwbench.run.data import DataSource
 from typer.testing import CliRunner
 
 README = Path(__file__).parents[3] / "benchmarks/leaderboard/README.md"
@@ -64,21 +63,3 @@ def test_the_commands_lead_to_two_rows_with_their_numbers(done):
     assert run["metrics"]["recall@1"] == results["metrics"]["recall@1"]["macro"]
     assert (done / "data/build.json").is_file() and (done / "runs/report.html").is_file()
     assert "Shared words" in page and "BM25" in page
-
-
-def test_the_row_s_numbers_by_hand(done):
-    """The README's method, scored by a loop of this test: every sub-task weighs the same."""
-    (row,) = (
-        r for r in json.loads((done / "site/board.json").read_text())["rows"] if r["track"] == "answers"
-    )
-    rows = {r["id"]: r for r in map(json.loads, (done / "predictions.jsonl").read_text().splitlines())}
-    exact, recall = [], []
-    for subtask in row["subtasks"]:
-        questions = DataSource("tiny").questions(subtask, "mini")
-        exact.append(sum(q.answers == ("8",) for q in questions) / len(questions))
-        right = [
-            len(set(rows[q.id]["retrieved"][0][: len(q.gold)]) & set(q.gold)) / len(q.gold) for q in questions
-        ]
-        recall.append(sum(right) / len(right))
-    assert row["metrics"]["exact_match"]["value"] == pytest.approx(sum(exact) / 11, abs=1e-6)
-    assert row["metrics"]["recall@1"]["value"] == pytest.approx(sum(recall) / 11, abs=1e-6)

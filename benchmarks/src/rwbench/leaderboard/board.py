@@ -31,8 +31,8 @@ TRACKS = {"answers": "exact_match", "retrieval": "recall@1"}
 Row = dict[str, Any]
 
 
-def build_board(root: Path, rounds: Path | None = None) -> dict[str, Any]:
-    """Return the content of board.json, from a folder of submissions; scores in a folder of sealed rounds are a column.
+def build_board(root: Path) -> dict[str, Any]:
+    """Return the content of board.json, from a folder of submissions; scores of the rounds beside it are a column.
 
     A ValueError if a submission is refused.
     """
@@ -49,7 +49,7 @@ def build_board(root: Path, rounds: Path | None = None) -> dict[str, Any]:
     for (track, *_), members in cells.items():
         for (row, _), rank in zip(members, ranks([s for _, s in members], TRACKS[track]), strict=True):
             row["rank"] = rank
-    sealed = _sealed(rounds)
+    sealed = _sealed(root.parent / "rounds")
     for row in rows:
         row["sealed"] = sealed.get(row["submission"])
         row["badges"] = ["sealed round" if row["sealed"] else "claimed"]
@@ -122,10 +122,10 @@ def ranks(members: Sequence[Sequence[Sample]], metric: str) -> list[int]:
     return [1 + int(sum(row)) for row in better]
 
 
-def _sealed(rounds: Path | None) -> dict[str, dict[str, Any]]:
+def _sealed(rounds: Path) -> dict[str, dict[str, Any]]:
     """Return the newest sealed score of each submission, by folder name."""
     newest: dict[str, dict[str, Any]] = {}
-    for path in sorted(rounds.glob("*/scores.json")) if rounds is not None else ():
+    for path in sorted(rounds.glob("*/scores.json")):
         scores = json.loads(path.read_bytes())["scores"]
         newest |= {score["public"]: {"round": path.parent.name, **score} for score in scores}
     return newest

@@ -29,10 +29,6 @@ Subtasks = Annotated[
 ]
 Link = Annotated[str | None, typer.Option(help="https link.")]
 Folder = Annotated[Path, typer.Argument(metavar="ROUND", help="The round's folder.")]
-SecretFile = Annotated[
-    Path | None,
-    typer.Option("--secret", help="The secret's file; default: NAME.secret.json here. Never commit it."),
-]
 
 
 @app.command()
@@ -152,12 +148,10 @@ def validate(
 @app.command()
 def board(
     submissions: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of submissions.")] = SUBMISSIONS,
-    out: Annotated[Path | None, typer.Option(help="Folder to write; default: site/ beside DIR.")] = None,
-    rounds: Annotated[
-        Path | None, typer.Option(help="Folder of rounds; default: rounds/ beside the submissions.")
-    ] = None,
 ) -> None:
-    """Check all submissions and write the board: index.html and board.json.
+    """Check all submissions and write the board beside them, in site/: index.html and board.json.
+
+    Scores of sealed rounds are those in rounds/ beside them.
 
     Example: rwbench board benchmarks/leaderboard/submissions
     """
@@ -165,27 +159,28 @@ def board(
         from .board import build_board
         from .page import write_board
 
-        built = build_board(submissions, rounds or submissions.parent / "rounds")
-        page = write_board(built, out or submissions.parent / "site", submissions)
+        built = build_board(submissions)
+        page = write_board(built, submissions.parent / "site")
     typer.echo(f"page: {page} ({len(built['rows'])} submissions)")
 
 
 @round_app.command()
 def new(
     folder: Folder,
-    secret: SecretFile = None,
     scale: Scale = "paper",
     split: Split = "mini",
     pool_size: PoolSize = 1_000,
 ) -> None:
     """Draw a secret seed; publish its hash and its world's questions, rules and pools, without answers.
 
+    The secret is written to NAME.secret.json here: never commit it.
+
     Example: rwbench round new benchmarks/leaderboard/rounds/2026-1
     """
     with user_errors():
         from .rounds import ENTRIES, new_round
 
-        path = secret or _secret(folder)
+        path = _secret(folder)
         new_round(folder, path, scale, split, pool_size)
     typer.echo(
         f"publish {folder}, keep {path} to yourself; entrants: rwbench round enter {folder} ENTRY.jsonl"
@@ -212,33 +207,30 @@ def enter(
 
 
 @round_app.command()
-def reveal(folder: Folder, secret: SecretFile = None) -> None:
-    """Publish seed and salt, and end the list of hashes.
+def reveal(folder: Folder) -> None:
+    """Publish seed and salt, from NAME.secret.json here, and end the list of hashes.
 
     Example: rwbench round reveal benchmarks/leaderboard/rounds/2026-1
     """
     with user_errors():
         from .rounds import reveal_round
 
-        done = reveal_round(folder, secret or _secret(folder))
-    typer.echo(f"{len(done.entries)} entries; when they are opened: rwbench round score {folder}")
+        done = reveal_round(folder, _secret(folder))
+    typer.echo(f"{len(done.entries or ())} entries; when they are opened: rwbench round score {folder}")
 
 
 @round_app.command()
-def score(
-    folder: Folder,
-    submissions: Annotated[
-        Path | None, typer.Option(help="Folder of submissions; default: beside the rounds.")
-    ] = None,
-) -> None:
+def score(folder: Folder) -> None:
     """Check a revealed round, score its entries, and print the drop from the public world as JSON.
+
+    An entry's submission lies in submissions/, beside the folder of rounds.
 
     Example: rwbench round score benchmarks/leaderboard/rounds/2026-1
     """
     with user_errors():
         from .rounds import score_round
 
-        done = score_round(folder, submissions or folder.parent.parent / "submissions")
+        done = score_round(folder)
     typer.echo(json.dumps(done, indent=1))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,15 @@ from .files import SAMPLES
 from .judge import cell_of
 
 
-def write_board(board: dict[str, Any], out: Path, submissions: Path) -> Path:
-    """Write ``board.json`` and ``index.html`` to a folder and return the page's path; it links to the submissions."""
+def write_board(board: dict[str, Any], out: Path) -> Path:
+    """Write ``board.json`` and ``index.html`` to a folder beside the submissions, and return the page's path."""
     out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "board.json", (json.dumps(board, indent=1, ensure_ascii=False) + "\n").encode())
-    base = Path(os.path.relpath(submissions.resolve(), out.resolve())).as_posix()
-    write_whole(out / "index.html", render_board(board, base).encode())
+    write_whole(out / "index.html", render_board(board).encode())
     return out / "index.html"
 
 
-def render_board(board: dict[str, Any], samples_base: str = "../submissions") -> str:
+def render_board(board: dict[str, Any]) -> str:
     """Return the page as one HTML string with no outside resource.
 
     Every string of a submission is escaped here, though the checks let no HTML through.
@@ -37,7 +35,6 @@ def render_board(board: dict[str, Any], samples_base: str = "../submissions") ->
     return environment.get_template("board.html.j2").render(
         tracks={track: _tables(track, board) for track in TRACKS},
         main=TRACKS,
-        samples_base=samples_base,
         samples_file=SAMPLES,
         style=asset("board.css", "leaderboard"),
     )

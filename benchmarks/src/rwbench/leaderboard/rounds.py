@@ -24,7 +24,7 @@ from ..report.setting import macro
 from ..score.results import Estimate
 from ..spec import canonical_json
 from .board import TRACKS, track_of
-from .files import FOLDER_NAME, Model, json_bytes
+from .files import FOLDER_NAME, json_bytes
 from .judge import SPLITS, board_spec, judge
 from .kit import METHOD, same_kit, write_kit
 from .records import read_predictions
@@ -33,27 +33,13 @@ from .submissions import validate
 ROUND, KIT, ENTRIES, SCORES = "round.json", "kit", "entries", "scores.json"
 NAME = re.compile(r"[a-z0-9]+([.-][a-z0-9]+)*")
 SETTING = ("data", "scale", "split", "pool_size")
-
-
-class Secret(BaseModel):
-    """What `new_round` keeps from the public: a world seed below 2**63 and 32 random bytes in hexadecimal."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    seed: int
-    salt: str
-
-
-class Reveal(Secret):
-    """What ends a round: its secret, and the `entry_sha256` of every entry."""
-
-    entries: dict[str, str]
+SECRET = ("seed", "salt")
 
 
 class Round(BaseModel):
-    """round.json: all of it public."""
+    """A round: round.json is the public part, and the secret file the same with seed and salt, which end it."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: str
     scale: str
@@ -61,25 +47,26 @@ class Round(BaseModel):
     pool_size: int
     data: str  # the generator's version
     commitment: str = ""  # sha256 over the canonical JSON of what stands above, seed and salt
-    revealed: Reveal | None = None
+    seed: int | None = None  # of the world, below 2**63
+    salt: str | None = None  # 32 random bytes in hexadecimal
+    entries: dict[str, str] | None = None  # `entry_sha256` of every entry
 
-    def committed(self, secret: Secret) -> str:
-        """Return the hash that is published before anything else."""
-        values = {"name": self.name, **{name: getattr(self, name) for name in SETTING}}
-        hidden = {"seed": secret.seed, "salt": secret.salt}
-        return hashlib.sha256(canonical_json(values | hidden).encode()).hexdigest()
+    @property
+    def digest(self) -> str:
+        """The hash that is published before anything else."""
+        values = self.model_dump(include={"name", *SETTING, *SECRET})
+        return hashlib.sha256(canonical_json(values).encode()).hexdigest()
 
-    def check(self, secret: Secret) -> None:
-        """Raise ValueError unless seed and salt are the ones that were committed to."""
-        if (digest := self.committed(secret)) != self.commitment:
-            raise ValueError(
-                f"seed and salt have the hash {digest[:16]}..., round {self.name} was opened with "
-                f"{self.commitment[:16]}...: this is not its secret, or {ROUND} was changed"
-            )
+    def to_json(self) -> bytes:
+        """Return what a file of it holds."""
+        return json_bytes(self.model_dump(exclude_none=True))
 
-    def write_kit(self, seed: int, folder: Path) -> None:
+    def write_kit(self, folder: Path) -> None:
         """Write the kit of the round's world."""
-        spec = board_spec(METHOD, "nl", self.pool_size, self.scale, self.split, seed=seed, data=self.data)
+        assert self.seed is not None
+        spec = board_spec(
+            METHOD, "nl", self.pool_size, self.scale, self.split, seed=self.seed, data=self.data
+        )
         write_kit(folder, spec)
 
 
@@ -94,23 +81,25 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
     for path in (folder / ROUND, secret_file, folder / KIT, folder / ENTRIES):
         if path.exists() or path.is_symlink():
             raise ValueError(f"{path} is there already; choose another name")
-    secret = Secret(seed=secrets.randbits(63) or 1, salt=secrets.token_hex(32))
-    data = board_spec(METHOD, "nl", pool_size, scale, split, seed=secret.seed).data
-    this = Round(name=folder.name, scale=scale, split=split, pool_size=pool_size, data=data)
-    this.commitment = this.committed(secret)
+    seed, salt = secrets.randbits(63) or 1, secrets.token_hex(32)
+    data = board_spec(METHOD, "nl", pool_size, scale, split, seed=seed).data
+    setting = {"scale": scale, "split": split, "pool_size": pool_size, "data": data}
+    whole = Round(name=folder.name, seed=seed, salt=salt, **setting)
+    whole = whole.model_copy(update={"commitment": whole.digest})
     # The secret first, and for its owner's eyes: a hash without its secret would be a round that nobody can open.
     secret_file.touch(0o600, exist_ok=False)
-    secret_file.write_bytes(json_bytes(secret.model_dump()))
-    this.write_kit(secret.seed, folder / KIT)
+    secret_file.write_bytes(whole.to_json())
+    whole.write_kit(folder / KIT)
     (folder / ENTRIES).mkdir(exist_ok=True)
-    write_whole(folder / ROUND, json_bytes(this.model_dump()))
-    return this
+    public = whole.model_copy(update=dict.fromkeys(SECRET))
+    write_whole(folder / ROUND, public.to_json())
+    return public
 
 
 def enter_round(folder: Path, predictions: Path) -> Path:
     """Write the hash of an entry, whose file is named after its submission, to a round and return the hash's path."""
     this = read_round(folder)
-    if this.revealed is not None:
+    if this.entries is not None:
         raise ValueError(f"round {this.name} was revealed and takes no more entries")
     if predictions.suffix != ".jsonl" or not FOLDER_NAME.fullmatch(predictions.stem):
         raise ValueError(
@@ -129,13 +118,12 @@ def entry_sha256(path: Path) -> str:
     return hashlib.sha256(f"{path.stem}\n".encode() + path.read_bytes()).hexdigest()
 
 
-def reveal_round(folder: Path, secret_file: Path) -> Reveal:
+def reveal_round(folder: Path, secret_file: Path) -> Round:
     """Publish seed and salt, and end the list of hashes: what comes later does not count."""
     this = read_round(folder)
-    secret = _read(Secret, secret_file, "give the file that `rwbench round new` wrote with --secret")
-    if this.revealed is not None:
+    secret = _read(secret_file, "go to where `rwbench round new` was typed, which wrote it")
+    if this.entries is not None:
         raise ValueError(f"round {this.name} was revealed already; score it: rwbench round score {folder}")
-    this.check(secret)
     for path in entry_files(folder):
         raise ValueError(f"{path} is open before the reveal, for all to copy; keep it, and hand in its hash")
     entries = {path.stem: path.read_text() for path in sorted((folder / ENTRIES).glob("*.sha256"))}
@@ -143,36 +131,16 @@ def reveal_round(folder: Path, secret_file: Path) -> Reveal:
         if not re.fullmatch("[0-9a-f]{64}\n", text):
             raise ValueError(f"{name}.sha256 is no hash; write it with rwbench round enter, or move it away")
     entries = {name: text.strip() for name, text in entries.items()}
-    this.revealed = Reveal(seed=secret.seed, salt=secret.salt, entries=entries)
-    write_whole(folder / ROUND, json_bytes(this.model_dump()))
-    return this.revealed
+    done = this.model_copy(update={"seed": secret.seed, "salt": secret.salt, "entries": entries})
+    _check(done)
+    write_whole(folder / ROUND, done.to_json())
+    return done
 
 
-def verify_round(folder: Path) -> tuple[Round, Reveal]:
-    """Make a revealed round's world again and return the round.
-
-    A ValueError if seed and salt are not those of the published hash, the kit is not that world's, or an entry was
-    changed or its hash came after the reveal.
-    """
-    this = read_round(folder)
-    if this.revealed is None:
-        raise ValueError(f"round {this.name} is not revealed; first: rwbench round reveal {folder}")
-    this.check(this.revealed)
-    with tempfile.TemporaryDirectory() as place:
-        this.write_kit(this.revealed.seed, Path(place))
-        if not same_kit(folder / KIT, Path(place)):
-            raise ValueError(f"{folder / KIT} is not what the seed gives: entrants answered another world")
-    for path in entry_files(folder):
-        if this.revealed.entries.get(path.stem) != entry_sha256(path):
-            raise ValueError(
-                f"{path} is not what a hash was handed in of before the reveal, and cannot count; restore its bytes, "
-                "or move it away"
-            )
-    return this, this.revealed
-
-
-def score_round(folder: Path, submissions: Path) -> dict[str, Any]:
+def score_round(folder: Path) -> dict[str, Any]:
     """Score every entry of a revealed round against the submission that it is named after, and write scores.json.
+
+    Submissions lie in ``submissions``, beside the folder of rounds. The round's world is made again first.
 
     Returns
     -------
@@ -180,13 +148,32 @@ def score_round(folder: Path, submissions: Path) -> dict[str, Any]:
         ``round``, ``seed``, ``unopened`` (submissions of which there is a hash alone) and ``scores``:
         per entry ``public`` (the submission), ``metric``, the estimates
         ``public_score`` and ``sealed_score``, and ``drop`` (public minus sealed, with its 95 % interval).
+
+    Raises
+    ------
+    ValueError
+        If seed and salt are not those of the published hash, the kit is not that world's, or an entry was changed or
+        its hash came after the reveal.
     """
-    this, revealed = verify_round(folder)
+    this = read_round(folder)
+    if this.entries is None:
+        raise ValueError(f"round {this.name} is not revealed; first: rwbench round reveal {folder}")
+    _check(this)
+    with tempfile.TemporaryDirectory() as place:
+        this.write_kit(Path(place))
+        if not same_kit(folder / KIT, Path(place)):
+            raise ValueError(f"{folder / KIT} is not what the seed gives: entrants answered another world")
     opened = entry_files(folder)
-    scores = [_score(this, revealed.seed, path, submissions) for path in opened]
-    unopened = sorted(revealed.entries.keys() - {path.stem for path in opened})
+    for path in opened:
+        if this.entries.get(path.stem) != entry_sha256(path):
+            raise ValueError(
+                f"{path} is not what a hash was handed in of before the reveal, and cannot count; restore its bytes, "
+                "or move it away"
+            )
+    scores = [_score(this, path, folder.parent.parent / "submissions") for path in opened]
     scores.sort(key=lambda score: (-score["sealed_score"]["value"], score["public"]))
-    done = {"round": this.name, "seed": revealed.seed, "unopened": unopened, "scores": scores}
+    unopened = sorted(this.entries.keys() - {path.stem for path in opened})
+    done = {"round": this.name, "seed": this.seed, "unopened": unopened, "scores": scores}
     write_whole(folder / SCORES, json_bytes(done))
     return done
 
@@ -211,20 +198,29 @@ def entry_files(folder: Path) -> list[Path]:
 
 def read_round(folder: Path) -> Round:
     """Read a round's public file; a ValueError or FileNotFoundError says what is wrong."""
-    return _read(Round, folder / ROUND, f"open a round first: rwbench round new {folder}")
+    return _read(folder / ROUND, f"open a round first: rwbench round new {folder}")
 
 
-def _read(model: type[Model], path: Path, hint: str) -> Model:
+def _read(path: Path, hint: str) -> Round:
     if not path.is_file():
         raise FileNotFoundError(f"no {path}; {hint}")
     try:
-        return model.model_validate_json(path.read_bytes())
+        return Round.model_validate_json(path.read_bytes())
     except ValueError:
         # Without the cause: its text would show a secret.
         raise ValueError(f"{path} is not as `rwbench round` writes it; restore the file") from None
 
 
-def _score(this: Round, seed: int, path: Path, submissions: Path) -> dict[str, Any]:
+def _check(this: Round) -> None:
+    """Raise ValueError unless seed and salt are the ones that were committed to."""
+    if this.digest != this.commitment:
+        raise ValueError(
+            f"seed and salt have the hash {this.digest[:16]}..., round {this.name} was opened with "
+            f"{this.commitment[:16]}...: this is not its secret, or {ROUND} was changed"
+        )
+
+
+def _score(this: Round, path: Path, submissions: Path) -> dict[str, Any]:
     if not (submissions / path.stem).is_dir():
         raise ValueError(f"{path} is named after no submission; there is no {submissions / path.stem}")
     public = validate(submissions / path.stem)
@@ -234,11 +230,11 @@ def _score(this: Round, seed: int, path: Path, submissions: Path) -> dict[str, A
             f"{path.stem} has {', '.join(SETTING)} {theirs}, round {this.name} has {ours}; enter with a submission "
             "of the same setting"
         )
-    sealed = replace(public.spec, world_seed=seed)
+    assert this.seed is not None
+    sealed = replace(public.spec, world_seed=this.seed)
     _, results = judge(sealed, read_predictions(path), public.entry.name, path.name)
     metric = TRACKS[track_of(public)]
-    before = macro(public.results, metric)
-    after = macro(results, metric)
+    before, after = macro(public.results, metric), macro(results, metric)
     if before is None or after is None:
         raise ValueError(f"{public.folder}: the entry has no {metric}, which its submission is ranked by")
     scores = {"public_score": before, "sealed_score": after, "drop": drop(before, after)}
