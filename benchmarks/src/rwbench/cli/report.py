@@ -11,7 +11,6 @@ import typer
 from .shared import JsonFlag, RunsFolder, existing_results, printable, user_errors
 
 if TYPE_CHECKING:
-    from ..run.data import DataSource
     from ..score.results import Results
 
 
@@ -22,9 +21,6 @@ def report(
     figure: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Only draw accuracy by number of rules: .png, .svg or .pdf."),
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="The build that the runs used, for questions and proofs.")
     ] = None,
     pack_to: Annotated[
         Path | None,
@@ -60,10 +56,7 @@ def report(
 
             typer.echo("\n\n".join(map(markdown_table, settings(results))))
         else:
-            from ..run.data import DataSource
-
-            source = DataSource.from_build(data) if data is not None else None
-            page = write_page(results, folder, f"rwbench report {folder.name}", [], source=source)
+            page = write_page(results, folder, f"rwbench report {folder.name}", [])
             show_results(results, page, as_json, [])
 
 
@@ -87,12 +80,7 @@ def show_results(results: list[Results], page: Path, as_json: bool, skipped: lis
 
 
 def write_page(
-    results: list[Results],
-    folder: Path,
-    command: str,
-    skipped: list[str],
-    recipe: str = "",
-    source: DataSource | None = None,
+    results: list[Results], folder: Path, command: str, skipped: list[str], recipe: str = ""
 ) -> Path:
     """Write the page of some runs into their folder (see `render_page`) and return its path.
 
@@ -105,5 +93,5 @@ def write_page(
     path = folder / (f"{recipe.replace('/', '-')}.html" if recipe else "report.html")
     title = f"RuleWorld: {recipe or 'all runs'}"
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, render_page(results, title, command, skipped, folder, source, recipe))
+    write_whole(path, render_page(results, title, command, skipped, folder, recipe))
     return path

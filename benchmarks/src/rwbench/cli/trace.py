@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,8 +53,7 @@ def trace(
     lines += [f"{sample['id']}\n\n{shown['question']}\n"]
     for step in shown["steps"]:
         for rule in step["found"]:
-            mark = "gold" if rule["gold"] else "    "
-            lines.append(f"  {rule['rank']:>6,}. {mark}  {rule['text']}")
+            lines.append(f"  {rule['rank']:>6,}. {'gold' if rule['gold'] else '    '}  {rule['text']}")
         if step["found"] and step["not_found"]:
             lines.append(f"       not found: {'; '.join(step['not_found'])}")
         if step["written"]:
@@ -70,20 +70,18 @@ def describe(sample: Sample, source: DataSource, split: str, form: str, top: int
     written = [step["text"] for step in sample.get("trace", [])] or [sample["output"]]
     stepwise = "step_recall@1" in sample["scores"]  # else a search is not one step's, however many there were
     steps = []
-    for number in range(max(len(searches), len(written))):
-        ranked = searches[number] if number < len(searches) else []
+    for number, (ranked, text) in enumerate(zip_longest(searches, written)):
         gold_steps = sample["gold_rules"][number : number + 1] if stepwise else sample["gold_rules"]
         gold = {rule for step in gold_steps for rule in step}
-        ids = sorted({*ranked, *gold} - {UNKNOWN_RULE})
+        ids = sorted({*(ranked or ()), *gold} - {UNKNOWN_RULE})
         texts = dict(zip(ids, rules.texts(ids, form), strict=True)) if ids else {}
         shown = [
             {"rank": place, "id": rule, "gold": rule in gold, "text": texts[rule]}
-            for place, rule in enumerate(ranked, 1)
+            for place, rule in enumerate(ranked or (), 1)
             if rule != UNKNOWN_RULE and (place <= top or rule in gold)
         ]
-        missed = [texts[rule] for rule in sorted(gold - set(ranked))]
-        text = (written[number] or "").strip() if number < len(written) else ""
-        steps.append({"found": shown, "not_found": missed, "written": text})
+        missed = [texts[rule] for rule in sorted(gold - {*(ranked or ())})]
+        steps.append({"found": shown, "not_found": missed, "written": (text or "").strip()})
     questions = source.questions(sample["subtask"], split)
     return {
         "id": sample["id"],

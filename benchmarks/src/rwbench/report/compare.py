@@ -12,7 +12,7 @@ from ruleworld_data.spec import check_name
 from ..score.packed import is_packed, packed_results
 from ..score.results import Results, read_results, run_samples
 from ..score.samples import Sample
-from ..score.stats import Difference, holm, paired_difference, sample_clusters
+from ..score.stats import holm, paired_difference, sample_clusters
 from ..spec import spec_differences
 from .setting import ANSWERS, MAIN_METRIC
 
@@ -20,6 +20,8 @@ SAME_QUESTIONS = ("scale", "world_seed", "dials", "data", "split", "scorer_versi
 """Fields of the spec that must agree: otherwise equal ids are not equal questions, or scores not one measure."""
 
 Comparison = dict[str, Any]
+Run = tuple[Results, dict[str, Sample]]
+"""Results, and the samples that did not fail by id."""
 
 
 def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Comparison:
@@ -47,20 +49,18 @@ def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Compar
         raise ValueError(
             f"compare needs at least two runs, got {len(folders)}; rwbench report DIR shows their ids"
         )
-    loaded = [_load(folder) for folder in folders]
-    shared = [name for name in loaded[0][0]["metrics"] if all(name in run["metrics"] for run, _ in loaded)]
+    first, *others = (_load(folder) for folder in folders)
+    shared = [name for name in first[0]["metrics"] if all(name in run["metrics"] for run, _ in others)]
     if not shared:
         raise ValueError("these runs share no metric: some only search and some only answer")
     chosen = [check_name("metric that all runs have", name, shared) for name in metrics]
-    chosen = chosen or [ANSWERS if ANSWERS in shared else MAIN_METRIC if MAIN_METRIC in shared else shared[0]]
-    (first, first_samples), others = loaded[0], loaded[1:]
-    comparisons = [_against(first, first_samples, run, samples, chosen) for run, samples in others]
+    chosen = chosen or [next((name for name in (ANSWERS, MAIN_METRIC) if name in shared), shared[0])]
+    comparisons = [_against(first, other, chosen) for other in others]
     tested = [entry for comparison in comparisons for entry in comparison["metrics"].values()]
-    for entry, p_value in zip(
-        tested, holm([entry["difference"]["p_value"] for entry in tested]), strict=True
-    ):
+    p_values = holm([entry["difference"]["p_value"] for entry in tested])
+    for entry, p_value in zip(tested, p_values, strict=True):
         entry["p_holm"] = p_value
-    return {"baseline": _head(first), "comparisons": comparisons, "metrics": chosen, "tests": len(tested)}
+    return {"baseline": _head(first[0]), "comparisons": comparisons, "metrics": chosen, "tests": len(tested)}
 
 
 def find_run(name: str, out: Path) -> Path:
@@ -84,58 +84,41 @@ def find_run(name: str, out: Path) -> Path:
     )
 
 
-def _load(folder: Path) -> tuple[Results, dict[str, Sample]]:
+def _load(folder: Path) -> Run:
     results = read_results(folder)
     if results is None:
         raise FileNotFoundError(f"{folder} has no results.json; finish the run first: rwbench run")
-    samples = {sample["id"]: sample for sample in run_samples(folder) or []}
-    return results, {name: sample for name, sample in samples.items() if sample["error"] is None}
+    samples = {sample["id"]: sample for sample in run_samples(folder) or [] if sample["error"] is None}
+    return results, samples
 
 
-def _against(
-    first: Results,
-    first_samples: dict[str, Sample],
-    second: Results,
-    second_samples: dict[str, Sample],
-    metrics: Sequence[str],
-) -> Comparison:
-    differences = spec_differences(first["spec"], second["spec"])
+def _against(first: Run, second: Run, metrics: Sequence[str]) -> Comparison:
+    (ours, our_samples), (theirs, their_samples) = first, second
+    differences = spec_differences(ours["spec"], theirs["spec"])
+    names = f"runs {ours['run_id']} and {theirs['run_id']}"
     for name in SAME_QUESTIONS:
         if name in differences:
-            ours, theirs = differences[name]
+            values = "{!r} in one and {!r} in the other".format(*differences[name])
             raise ValueError(
-                f"runs {first['run_id']} and {second['run_id']} cannot be paired: {name} is {ours!r} in one and "
-                f"{theirs!r} in the other; compare runs on the same questions"
+                f"{names} cannot be paired: {name} is {values}; compare runs on the same questions"
             )
+    shared = [(sample, their_samples[name]) for name, sample in our_samples.items() if name in their_samples]
     compared = {}
     for metric in metrics:
-        pairs = [
-            (sample, other)
-            for name, sample in first_samples.items()
-            if (other := second_samples.get(name))
-            and metric in sample["scores"]
-            and metric in other["scores"]
-        ]
+        pairs = [pair for pair in shared if all(metric in sample["scores"] for sample in pair)]
         if not pairs:
-            raise ValueError(
-                f"runs {first['run_id']} and {second['run_id']} share no question scored by {metric}"
-            )
+            raise ValueError(f"{names} share no question scored by {metric}")
         scores = np.array([[sample["scores"][metric] for sample in pair] for pair in pairs]).T
         mine = [sample for sample, _ in pairs]
-        clusters, subtasks = sample_clusters(mine), np.array([sample["subtask"] for sample in mine])
-        names = np.unique(subtasks)
-        means = [float(np.mean([values[subtasks == name].mean() for name in names])) for values in scores]
+        subtasks = np.array([sample["subtask"] for sample in mine])
+        means = [np.mean([row[subtasks == name].mean() for name in np.unique(subtasks)]) for row in scores]
+        found = paired_difference(*scores, subtasks.tolist(), sample_clusters(mine))._asdict()
         compared[metric] = {
-            "first": round(means[0], 6),
-            "second": round(means[1], 6),
-            "difference": _rounded(paired_difference(scores[0], scores[1], subtasks.tolist(), clusters)),
+            "first": round(float(means[0]), 6),
+            "second": round(float(means[1]), 6),
+            "difference": {k: round(v, 6) if isinstance(v, float) else v for k, v in found.items()},
         }
-    return {**_head(second), "spec_differences": differences, "metrics": compared}
-
-
-def _rounded(difference: Difference) -> dict[str, Any]:
-    values = difference._asdict()
-    return {name: round(value, 6) if isinstance(value, float) else value for name, value in values.items()}
+    return {**_head(theirs), "spec_differences": differences, "metrics": compared}
 
 
 def _head(run: Results) -> dict[str, Any]:

@@ -1,18 +1,36 @@
-"""Figures of a setting: accuracy by number of rules, and entropy of attention by layer."""
+"""Figures of a setting, drawn with matplotlib: accuracy by number of rules, and entropy of attention by layer."""
 
 from __future__ import annotations
 
+import base64
+import io
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
-from .charts import draw_line, drawing_style, label_ends, legend, number_axis, save, share_axis, stacked
 from .setting import ANSWERS, MethodView, Setting, macro
-from .style import styles
+from .style import Style, styles
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+STYLE = Path(__file__).with_name("templates") / "report.mplstyle"
+UNITS = 72
+"""Units of an SVG per inch of a figure: a font size of 12 is 12 units."""
+PHONE, PANEL = 410, 330
+"""Width of a figure and height of each of its panels: letters keep their size on a phone."""
+
+
+def drawing_style() -> AbstractContextManager[None]:
+    """Return the context in which figures of the report are drawn and saved."""
+    from matplotlib import rc_context
+
+    return rc_context(fname=STYLE)
 
 
 def one_each(setting: Setting) -> Setting:
@@ -46,8 +64,8 @@ def by_size(setting: Setting) -> Figure | None:
     name = setting.lead.replace("_", " ").capitalize()
     figure, axes_of = stacked([f"{name}, {form.upper()}" for form in lines])
     for axes, of_form in zip(axes_of, lines.values(), strict=True):
-        axes.set(xlabel="rules in the pool", xscale="log")
-        share_axis(axes)
+        axes.set(xlabel="rules in the pool", xscale="log", ylim=(-0.02, 1.02))
+        axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         last = max(points[-1][0] for points in of_form.values())
         for view, points in of_form.items():
             draw_line(axes, points, drawn[view.key], view.label)
@@ -69,19 +87,88 @@ def entropy(setting: Setting) -> Figure | None:
     axes.set(xlabel="layer (counted from 0)", ylabel="nats")
     for run, curve in measured:
         view, points = setting.view(run), list(zip(curve["layers"], curve["mean"], strict=True))
-        draw_line(axes, points, drawn[view.key], f"{view.label}, {run['spec']['representation'].upper()}")
+        label = fill(f"{view.label}, {run['spec']['representation'].upper()}", 24)
+        draw_line(axes, points, drawn[view.key], label)
         low = min(points, key=lambda point: point[1])
         axes.plot(*low, "o", markersize=13, fillstyle="none", color=drawn[view.key].colour)
     axes.set_ylim(bottom=0)
     number_axis(axes, sorted({layer for _, curve in measured for layer in curve["layers"]}))
-    legend(axes)
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=9)
     return figure
+
+
+def stacked(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
+    """Return a figure with one panel above the other, and room for names at their right."""
+    from matplotlib.figure import Figure
+
+    height = len(titles) * PANEL
+    figure = Figure(figsize=(PHONE / UNITS, height / UNITS), dpi=UNITS)
+    figure.subplots_adjust(left=0.12, right=0.58, bottom=40 / height, top=1 - 33 / height, hspace=0.3)
+    axes_of = list(figure.subplots(len(titles), 1, squeeze=False)[:, 0])
+    for axes, title in zip(axes_of, titles, strict=True):
+        axes.set_title(title)
+    return figure, axes_of
+
+
+def draw_line(axes: Axes, points: Sequence[tuple[float, float]], style: Style, label: str) -> None:
+    """Draw a method's points with their markers."""
+    x, y = zip(*sorted(points), strict=True)
+    edge = 1.4 if style.marker in "x+1" else 0
+    line: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markeredgewidth": edge}
+    axes.plot(x, y, style.line, linewidth=1.7, label=label, **line)
+
+
+def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write value and name (value, colour, name) at the right edge, none over another."""
+    low, high = axes.get_ylim()
+    apart = min(0.06, 1 / len(ends)) * (high - low) if ends else 0.0
+    places: list[float] = []
+    for value, *_ in sorted(ends):
+        places.append(max(value, places[-1] + apart) if places else value)
+    # What was moved above the axes comes down again, and moves those below it.
+    ceiling = high
+    for slot in reversed(range(len(places))):
+        places[slot] = min(places[slot], ceiling)
+        ceiling = places[slot] - apart
+    for (value, colour, name), place in zip(sorted(ends), places, strict=True):
+        axes.annotate(
+            f"{100 * value:.0f} {name}",
+            (1.02, (place - low) / (high - low)),
+            xycoords="axes fraction",
+            va="center",
+            color=colour,
+            annotation_clip=False,
+        )
+
+
+def number_axis(axes: Axes, values: Sequence[float]) -> None:
+    """Label x at these values only, millions as such."""
+    names = [f"{value / 1e6:.3g} M" if value >= 1e6 else f"{value:,g}" for value in values]
+    axes.set_xticks(values, names)
+    axes.minorticks_off()
 
 
 def write_figure(setting: Setting, path: Path) -> None:
     """Draw the lead metric against pool size in a file (``.png``, ``.svg``, ``.pdf``); a ValueError without numbers."""
+    from ruleworld_data.io import write_whole
+
     with drawing_style():
         figure = by_size(setting)
         if figure is None:
             raise ValueError("these runs have no metric to draw; finish a run first: rwbench run smoke")
-        save(figure, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, rendered(figure, path.suffix.lstrip(".")))
+
+
+def data_uri(figure: Figure) -> str:
+    """Return a figure as the address of a picture that stands in the page itself."""
+    svg = rendered(figure, "svg", bbox_inches="tight")
+    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
+
+
+def rendered(figure: Figure, form: str, **options: Any) -> bytes:
+    """Return a figure's bytes, without the date: the same figure gives the same."""
+    dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=form, metadata=dates.get(form), **options)
+    return buffer.getvalue()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..run.books import source_of
-from ..run.data import DataSource
 from ..score.errors import ERROR_CLASSES, diagnose
 from ..score.results import Results, find_samples
 from ..score.samples import Sample
@@ -16,9 +15,7 @@ from ..spec import RunSpec
 Counts = dict[str, dict[str, int]]
 
 
-def error_counts(
-    runs: Sequence[Results], folder: Path, source: DataSource | None = None
-) -> tuple[Counts, list[str]]:
+def error_counts(runs: Sequence[Results], folder: Path) -> tuple[Counts, list[str]]:
     """Return run id -> error class -> number of samples, and what could not be classified.
 
     Parameters
@@ -27,34 +24,27 @@ def error_counts(
         Those on rule books are left out: their rules have no logic to compare an answer with.
     folder : Path
         Folder of the runs, or one run's.
-    source : DataSource, optional
-        Where questions and rules come from; by default the world that each run names is generated.
     """
     counts: Counts = {}
     notes: list[str] = []
     for run in runs:
-        label, samples = run["method"]["label"], find_samples(folder, run["run_id"])
+        spec, label = RunSpec.from_dict(run["spec"]), run["method"]["label"]
+        samples = find_samples(folder, run["run_id"])
         if samples is None:
             notes.append(f"{label}: no samples beside its results")
-            continue
-        try:
-            spec = RunSpec.from_dict(run["spec"])
-            if spec.on_books:
-                continue
-            data = source or source_of(spec)
-            if data.data != spec.data:
-                raise ValueError(
-                    f"the run used data {spec.data}, here is {data.data}; give its build with --data"
-                )
-            classes = Counter(_classes(samples, data, spec.split))
-        except ValueError as error:
-            notes.append(f"{label}: no error classes ({error})")
-            continue
-        counts[run["run_id"]] = {name: classes[name] for name in ERROR_CLASSES if classes[name]}
+        elif not spec.on_books:
+            try:
+                classes = Counter(_classes(samples, spec))
+                counts[run["run_id"]] = {name: classes[name] for name in ERROR_CLASSES if classes[name]}
+            except ValueError as error:
+                notes.append(f"{label}: no error classes ({error})")
     return counts, notes
 
 
-def _classes(samples: Sequence[Sample], source: DataSource, split: str) -> list[str | None]:
+def _classes(samples: Sequence[Sample], spec: RunSpec) -> list[str | None]:
+    source, split = source_of(spec), spec.split
+    if source.data != spec.data:
+        raise ValueError(f"the run used data {spec.data}, here is {source.data}")
     subtasks = {sample["subtask"] for sample in samples}
     questions = {question.id: question for name in subtasks for question in source.questions(name, split)}
     gold = sorted({rule for sample in samples for step in sample["gold_rules"] for rule in step})

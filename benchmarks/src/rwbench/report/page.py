@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ruleworld_data.scoring import SELECTIVE
 
-from ..run.data import DataSource
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Results
 from ..score.samples import OUTCOMES
 from ..score.scoring import ANSWER_METRICS, RECALLS
-from .charts import data_uri, drawing_style
-from .figures import by_size, entropy
+from .figures import by_size, data_uri, drawing_style, entropy
 from .mistakes import error_counts
 from .paper import PaperTable, quotes, tables_beside_paper
 from .setting import MAIN_METRIC, Setting, macro, settings
@@ -37,7 +36,6 @@ def render_page(
     command: str,
     skipped: Sequence[str] = (),
     folder: Path | None = None,
-    source: DataSource | None = None,
     recipe: str = "",
 ) -> str:
     """Return the page as one HTML string with no outside resource; a ValueError if there are no results.
@@ -52,8 +50,6 @@ def render_page(
         What did not run here, and what to type to have it run.
     folder : Path, optional
         Folder of the runs, for error classes of their samples; without it the page has none.
-    source : DataSource, optional
-        Where questions and rules come from (see `mistakes.error_counts`).
     recipe : str
         One of the paper's tables is shown with the paper's numbers.
     """
@@ -61,7 +57,7 @@ def render_page(
         raise ValueError(
             "there are no results to report; run a recipe first, for example `rwbench run smoke`"
         )
-    errors, notes = ({}, []) if folder is None else error_counts(results, folder, source)
+    errors, notes = ({}, []) if folder is None else error_counts(results, folder)
     page = template_environment().get_template("report.html.j2")
     return page.render(
         title=title,
@@ -78,11 +74,10 @@ def render_page(
 
 
 def _section(setting: Setting, errors: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
+    size, several = setting.sizes[-1], len(setting.sizes) > 1
     with drawing_style():
-        draws = [by_size] * (len(setting.sizes) > 1) + [entropy]
-        drawn = [draw(setting) for draw in draws]
+        drawn = (by_size(setting) if several else None, entropy(setting))
         figures = [data_uri(figure) for figure in drawn if figure is not None]
-    size = setting.sizes[-1]
     lead = setting.lead.replace("_", " ").capitalize()
     tables = {
         "All runs, in % with 95 % intervals": run_table(setting, _scores),
@@ -106,17 +101,12 @@ def run_table(setting: Setting, cells: Callable[[Results], Cells]) -> pd.DataFra
     """Return a row per run for which ``cells`` gives any (heading -> text); the largest pools and the best first."""
     import pandas as pd
 
-    order = list(setting.methods)
-
-    def place(run: Results) -> tuple[int, str, int]:
-        spec = run["spec"]
-        return -spec["pool_size"], spec["representation"], order.index(setting.method_of(run))
-
     rows = []
-    for run in sorted(setting.runs, key=place):
-        if row := cells(run):
-            form, pool = run["spec"]["representation"].upper(), f"{run['spec']['pool_size']:,}"
-            rows.append({"method": setting.view(run).label, "rules": form, "pool": pool, **row})
+    for size, form, method in product(reversed(setting.sizes), setting.representations, setting.methods):
+        run = setting.find(method, form, size)
+        if run and (row := cells(run)):
+            head = {"method": setting.view(run).label, "rules": form.upper(), "pool": f"{size:,}"}
+            rows.append({**head, **row})
     return pd.DataFrame(rows).fillna(MISSING)
 
 
@@ -169,15 +159,10 @@ def beside_paper(table: PaperTable) -> pd.DataFrame:
     def shown(value: float | None) -> str:
         return MISSING if value is None else percent(value) if table.unit == "%" else f"{value:.1f}"
 
-    rows = [
-        [
-            f"{row.pool_size:,}",
-            row.method,
-            row.ours,
-            *(f"{shown(c.ours)} [{shown(c.paper)}]" for c in row.cells),
-        ]
-        for row in table.rows
-    ]
+    rows = []
+    for row in table.rows:
+        cells = [f"{shown(ours)} [{shown(paper)}]" for paper, ours in row.cells]
+        rows.append([f"{row.pool_size:,}", row.method, row.ours, *cells])
     return pd.DataFrame(rows, columns=["pool", "in the paper", "ours", *table.columns])
 
 

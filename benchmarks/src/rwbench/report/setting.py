@@ -52,11 +52,6 @@ class Setting:
         return bool(self.spec["data"].startswith(BOOKS_DATA))
 
     @property
-    def num_questions(self) -> int:
-        """Questions per run."""
-        return self.runs[0]["n"]["scheduled"]
-
-    @property
     def sizes(self) -> list[int]:
         """Pool sizes, ascending."""
         return sorted({run["spec"]["pool_size"] for run in self.runs})
@@ -79,8 +74,12 @@ class Setting:
     @cached_property
     def model(self) -> str | None:
         """The model that all methods with a model share, which their labels need not name; None if they differ."""
-        models = [run["spec"]["method"].get("model") for run in self.runs]
-        names = {_shown(model) for model in models if model}
+        models = [model for run in self.runs if (model := run["spec"]["method"].get("model"))]
+        # A backend is called by its model; a folder, by its name.
+        local = {
+            str(model["model"]).rstrip("/").split("/")[-1] for model in models if model["name"] == "local"
+        }
+        names = local | {str(model["model"]) for model in models if model["name"] != "local"}
         return names.pop() if len(names) == 1 else None
 
     @cached_property
@@ -90,27 +89,22 @@ class Setting:
         labels: Counter[str] = Counter()
         for run in self.runs:
             if self.method_of(run) not in views:
-                key, label = run["method"]["key"], run["method"]["label"]
+                label = run["method"]["label"]
                 if self.model is not None:
                     label = label.replace(f", {self.model}", "", 1)
                 labels[label] += 1
                 label = label if labels[label] == 1 else f"{label} #{labels[label]}"
-                views[self.method_of(run)] = MethodView(key, label)
+                views[self.method_of(run)] = MethodView(run["method"]["key"], label)
 
-        def place(item: tuple[str, MethodView]) -> tuple[bool, tuple[float, ...], str]:
-            method, view = item
-            return view.key in FLOORS, self._negative_means(method), view.label
+        def place(method: str) -> tuple[Any, ...]:
+            runs = [self.find(method, form, self.sizes[-1]) for form in self.representations]
+            means = []
+            for name in (self.lead, MAIN_METRIC, ANSWERS):
+                values = [estimate["value"] for run in runs if run and (estimate := macro(run, name))]
+                means.append(sum(values) / len(values) if values else 0.0)
+            return views[method].key in FLOORS, *(-mean for mean in means), views[method].label
 
-        return dict(sorted(views.items(), key=place))
-
-    def _negative_means(self, method: str) -> tuple[float, ...]:
-        """Return minus a method's mean by metric on the largest pools, the lead metric first."""
-        runs = [self.find(method, form, self.sizes[-1]) for form in self.representations]
-        means = []
-        for name in dict.fromkeys((self.lead, MAIN_METRIC, ANSWERS)):
-            values = [estimate["value"] for run in runs if run and (estimate := macro(run, name))]
-            means.append(-sum(values) / len(values) if values else 0.0)
-        return tuple(means)
+        return {method: views[method] for method in sorted(views, key=place)}
 
     @cached_property
     def _cells(self) -> dict[tuple[str, str, int], Results]:
@@ -140,8 +134,9 @@ class Setting:
     def admits(self, run: Results) -> bool:
         """Say whether a run can stand beside these: its cell is free and its pools are made the same way."""
         for other in self.runs:
-            same_size = other["spec"]["pool_size"] == run["spec"]["pool_size"]
-            if cell(other) == cell(run) or (same_size and _design(other) != _design(run)):
+            ours, theirs = other["spec"], run["spec"]
+            designed = all(ours.get(name) == theirs.get(name) for name in ("pool_scope", "pool_within"))
+            if cell(other) == cell(run) or (ours["pool_size"] == theirs["pool_size"] and not designed):
                 return False
         return True
 
@@ -151,12 +146,13 @@ class Setting:
         which = "{} per sub-task, folds in turn" if spec.get("limit_by") else "first {} per sub-task"
         limited = ", " + which.format(spec["limit"]) if spec.get("limit") else ""
         model = f", model {self.model}" if self.model else ""
+        count = f"{self.runs[0]['n']['scheduled']:,}"
         if self.on_books:
             books = ", ".join(name.replace("_", " ") for name in spec["subtasks"])
-            return f"{self.num_questions:,} questions{limited} on {len(spec['subtasks'])} rule books ({books}){model}"
+            return f"{count} questions{limited} on {len(spec['subtasks'])} rule books ({books}){model}"
         dials = f", dials {spec['dials']}" if spec.get("dials") else ""
         return (
-            f"{self.num_questions:,} questions ({len(spec['subtasks'])} sub-tasks, split {spec['split']}"
+            f"{count} questions ({len(spec['subtasks'])} sub-tasks, split {spec['split']}"
             f"{limited}), scale {spec['scale']}, world seed {spec['world_seed']}{dials}{model}"
         )
 
@@ -193,15 +189,5 @@ def cell(run: Results) -> tuple[str, str, int]:
     return canonical_json(spec["method"]), spec["representation"], spec["pool_size"]
 
 
-def _shown(model: dict[str, Any]) -> str:
-    """Return a backend's label from its fields; of a folder, its name."""
-    name = str(model["model"])
-    return name.rstrip("/").split("/")[-1] if model["name"] == "local" else name
-
-
 def _named(run: Results) -> str:
     return canonical_json([run["method"]["key"], run["method"]["label"]])
-
-
-def _design(run: Results) -> tuple[str, int | None]:
-    return run["spec"]["pool_scope"], run["spec"].get("pool_within")

@@ -99,10 +99,9 @@ def markdown_table(setting: Setting) -> str:
         if cell is None:
             return MISSING
         strict = "" if cell.strict is None else f", {percent(cell.strict)}"
-        return interval(cell.estimate) + strict + failure_mark(cell.failed)
+        return interval(cell.estimate) + strict + "*" * bool(cell.failed)
 
     frame = table(setting).map(text)
-    rows = [[str(index), *row] for index, row in zip(frame.index, frame.to_numpy(), strict=True)]
     caption = f"{CAPTIONS[setting.lead].partition(' (')[0]} (95 % interval)"
     if setting.on_books:
         caption += ", and how often the rule that a step needs was found first"
@@ -111,7 +110,7 @@ def markdown_table(setting: Setting) -> str:
             ", where a list has its share of right answers, as in the paper; then strictly, all or nothing"
         )
     head = f"{caption}{failure_note(setting.runs)}; {setting.title()}."
-    return f"{fill(head, 120)}\n\n{table_of(['method', *frame.columns], rows)}"
+    return f"{fill(head, 120)}\n\n{table_of(['method', *frame.columns], frame.reset_index().to_numpy())}"
 
 
 def terminal_table(setting: Setting) -> str:
@@ -122,7 +121,7 @@ def terminal_table(setting: Setting) -> str:
         if cell is None:
             return MISSING
         half = (cell.estimate["ci_high"] - cell.estimate["ci_low"]) / 2
-        return f"{percent(cell.estimate['value'])} ±{100 * half:.1f}{failure_mark(cell.failed)}"
+        return f"{percent(cell.estimate['value'])} ±{100 * half:.1f}{'*' * bool(cell.failed)}"
 
     frame = table(setting).map(text).rename(columns=lambda name: name.replace(" rules", ""))
     with pd.option_context("display.max_colwidth", None):
@@ -131,13 +130,8 @@ def terminal_table(setting: Setting) -> str:
     return f"{setting.title()}\n{body}\n{caption}{failure_note(setting.runs)}"
 
 
-def failure_mark(failed: bool | int) -> str:
-    """Return what stands behind the number of a run some of whose questions failed, and are not in it."""
-    return "*" if failed else ""
-
-
 def failure_note(runs: Iterable[Results]) -> str:
-    """Return what `failure_mark` means, where a run has it: the end of a caption."""
+    """Return what a star behind a number means, where a run has one: the end of a caption."""
     return "; * without questions that failed" if any(run["n"]["failed"] for run in runs) else ""
 
 
@@ -154,17 +148,19 @@ def headline(setting: Setting) -> str:
         if values:
             shares[view] = " and ".join(f"{value} % ({form})" for form, value in values.items())
     contenders = [view for view in shares if not view.is_reference]
-    references = [view for view in shares if view.is_reference]
-    references.sort(key=lambda view: view.key in FLOORS)
+    references = sorted((view for view in shares if view.is_reference), key=lambda view: view.key in FLOORS)
     sentences = []
     if contenders:
         best = contenders[0]
         # Several runs of one method are told apart by what their labels add: the plain one speaks for it.
         plus = [view for view in contenders if view.key == OURS]
         ours = min(plus, key=lambda view: view.label.count(","), default=best)
-        answers = setting.lead == ANSWERS
-        verb, what = ("answers", "sub-questions rightly") if answers else ("ranks", "gold rules on top")
-        sentences.append(f"With {size:,} rules, {best.label} {verb} {shares[best]} of the {what}.")
+        does = (
+            "answers {} of the sub-questions rightly"
+            if setting.lead == ANSWERS
+            else "ranks {} of the gold rules on top"
+        )
+        sentences.append(f"With {size:,} rules, {best.label} {does.format(shares[best])}.")
         if best != ours:
             sentences.append(f"{ours.label} gets {shares[ours]}.")
     if references:

@@ -14,20 +14,16 @@ from ...score.results import Results
 from ...score.stats import fold_interval
 
 
-class PaperCell(NamedTuple):
-    """One number of the paper and ours; None where there is none. Shares, or percentage points of a spread."""
-
-    paper: float | None
-    ours: float | None
-
-
 class PaperRow(NamedTuple):
-    """A row of one of the paper's tables: pool size, the paper's name of the method, our label, a cell per column."""
+    """A row of one of the paper's tables: pool size, the paper's name of the method, our label.
+
+    Per column it has the paper's number and ours; None where there is none. Shares, or percentage points of a spread.
+    """
 
     pool_size: int
     method: str
     ours: str
-    cells: list[PaperCell]
+    cells: list[tuple[float | None, float | None]]
 
 
 class PaperTable(NamedTuple):
@@ -62,25 +58,18 @@ def tables_beside_paper(results: Sequence[Results], recipe: str) -> list[PaperTa
     for run in results:
         questions = tuple(run["spec"].get(name) for name in ("split", "scale", "limit", "limit_by"))
         groups.setdefault(questions, []).append(run)
-    names = [
-        f"paper/{name}"
-        for name, table in numbers()["tables"].items()
-        if recipe == f"paper/{table.get('recipe', name)}"
-    ]
-    tables = (table_beside_paper(runs, name) for runs in groups.values() for name in names)
-    return sorted(filter(None, tables), key=lambda table: -table.questions)
+    tables = numbers()["tables"].items()
+    names = [name for name, table in tables if recipe == f"paper/{table.get('recipe', name)}"]
+    found = (table_beside_paper(runs, name) for runs in groups.values() for name in names)
+    return sorted(filter(None, found), key=lambda table: -table.questions)
 
 
-def table_beside_paper(results: Sequence[Results], recipe: str) -> PaperTable | None:
-    """Return one table of the paper, such as ``"paper/table2"``, with our numbers beside it.
+def table_beside_paper(results: Sequence[Results], name: str) -> PaperTable | None:
+    """Return one table of the paper, such as ``"table2"``, with our numbers beside it.
 
-    ``results`` are runs on the same questions. None if the paper has no table of that name, or none of its rows has a
-    number of ours.
+    ``results`` are runs on the same questions. None if none of its rows has a number of ours.
     """
-    folder, _, name = recipe.rpartition("/")
-    table = numbers()["tables"].get(name)
-    if folder != "paper" or table is None:
-        return None
+    table = numbers()["tables"][name]
     spread = table.get("kind") == "spread"
     rows = []
     for row in table["rows"]:
@@ -94,7 +83,7 @@ def table_beside_paper(results: Sequence[Results], recipe: str) -> PaperTable | 
                 ours.append(None if None in ours else fmean(value for value in ours if value is not None))
             if any(value is not None for value in ours):
                 method = f"{row['method']} ({form['representation'].upper()})" if form else row["method"]
-                cells = [PaperCell(*pair) for pair in zip(row["values"], ours, strict=True)]
+                cells = list(zip(row["values"], ours, strict=True))
                 rows.append(PaperRow(row["pool_size"], method, label, cells))
     if not rows:
         return None
@@ -105,13 +94,10 @@ def table_beside_paper(results: Sequence[Results], recipe: str) -> PaperTable | 
 
 def quotes(recipe: str) -> list[str]:
     """Return what the paper's text says of a figure that has no table, for a recipe of its name."""
-    folder, _, name = recipe.rpartition("/")
     return [
-        f"{quote['says']}: "
-        + "; ".join(f"{method} {value}" for method, value in quote["values"].items())
-        + "."
+        f"{quote['says']}: {'; '.join(map(' '.join, quote['values'].items()))}."
         for quote in numbers()["figures"]
-        if folder == "paper" and name in quote["recipes"]
+        if recipe in [f"paper/{name}" for name in quote["recipes"]]
     ]
 
 
@@ -147,18 +133,16 @@ def _ours(runs: Sequence[Results], metric: str, column: Mapping[str, str]) -> fl
 
 def _spread(runs: Sequence[Results], metric: str) -> list[float | None]:
     """Return the paper's standard deviation and t half width over folds, FOL and NL together, in points."""
-    by_form = {run["spec"]["representation"]: run["metrics"] for run in runs}
-    folds = []
+    folds: list[list[float]] = []
     for form in ("fol", "nl"):
-        metrics = by_form.get(form, {})
+        metrics = next((run["metrics"] for run in runs if run["spec"]["representation"] == form), {})
         if metric == "recall":
             names = [name for name in metrics if name.startswith("recall@")]
             measured = [(metrics.get(f"step_{name}") or metrics[name]).get("folds") for name in names]
             values = [fold["values"] for fold in measured if fold]
         else:
-            answers = metrics[metric].get("folds") if metric in metrics else None
-            displayed = answers.get("displayed") if answers else None
-            values = [displayed] if displayed else []
+            measured = [metrics[metric].get("folds")] if metric in metrics else []
+            values = [shown for fold in measured if fold and (shown := fold.get("displayed"))]
         if not values:
             return [None, None]
         folds += values
