@@ -112,7 +112,7 @@ def test_one_method_of_a_recipe(tmp_path):
         (("run", "rulebooks", "--split", "validation"), "rulebooks brings its own questions and rules"),
         (("run", "smoke", "--limit", "0"), "--limit"),
         (("run", "smoke", "--sizes", "100,300"), "unknown pool size '300'"),
-        (("run", "smoke", "--form", "code"), "unknown form 'code'"),
+        (("run", "smoke", "--form", "code"), "unknown representation 'code'"),
         (("run", "smoke", "mine"), "takes a folder; type: rwbench run book FOLDER"),
         (("run", "book", "mine"), "no questions.jsonl in mine"),
         (("run", "smoke", "--model", "tiny", "--dtype", "int8"), "unknown dtype 'int8'"),

@@ -65,11 +65,10 @@ def run(
     endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="Base URL of an OpenAI-compatible server.")
     ] = None,
-    temperature: Annotated[
-        float | None, typer.Option(min=0.0, help="Default: 0, but what the paper sets for a model.")
-    ] = None,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0: the likeliest token each time.")] = 0.0,
     price: Annotated[
-        str | None, typer.Option(metavar="IN,OUT", help="US dollars per million tokens, to log the cost.")
+        tuple[float, float] | None,
+        typer.Option(metavar="IN OUT", help="US dollars per million tokens, to log the cost."),
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts per forward of a local model.")] = 16,
     device: Annotated[
@@ -166,7 +165,7 @@ def run(
                 err=True,
             )
             return
-        page = write_page(results, out, _command(), skipped, recipe=made.name, source=source)
+        page = write_page(results, out, _command(), skipped, recipe=made.name)
     show_results(results, page, as_json, skipped)
 
 
@@ -195,17 +194,14 @@ def _backend(
     name: str,
     endpoint: str | None,
     version: str,
-    temperature: float | None,
-    price: str | None,
+    temperature: float,
+    price: tuple[float, float] | None,
     batch_size: int,
     dtype: str,
 ) -> Backend:
-    from ..models import from_hub, usual_temperature
-
-    if temperature is None:
-        temperature = usual_temperature(name)
     if endpoint is None:
         from ..backends.local import Local
+        from ..models import from_hub
 
         if price is not None:
             raise ValueError("--price is for a model behind --endpoint; a local model costs time only")
@@ -213,15 +209,7 @@ def _backend(
         return Local.of(name, version, temperature=temperature, batch_size=batch_size, dtype=dtype)
     from ..backends.endpoint import Endpoint
 
-    prices: dict[str, float] = {}
-    if price is not None:
-        try:
-            prices["price_in"], prices["price_out"] = (float(part) for part in price.split(","))
-        except ValueError:
-            raise ValueError(
-                f"--price must be two numbers, dollars per million tokens in and out, got {price!r}; type for example "
-                "--price 0.15,0.60"
-            ) from None
+    prices = dict(zip(("price_in", "price_out"), price or (), strict=False))
     return Endpoint.of(name, endpoint, version, temperature=temperature, **prices)
 
 

@@ -13,7 +13,6 @@ import json
 import re
 import shutil
 import struct
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -143,12 +142,6 @@ def step_mark(name: str, tokenizer: Any) -> str:
     """
     known = tokenizer.get_vocab()
     return next((mark for mark in model_template(name).remove if mark in known), STEP)
-
-
-def usual_temperature(name: str) -> float:
-    """Return the temperature that a model is asked at by default: 0 but for the exceptions of the paper."""
-    exceptions = tomllib.loads((SHIPPED / "temperatures.toml").read_text(encoding="utf-8"))
-    return exceptions.get(name.rstrip("/").split("/")[-1], 0.0)
 
 
 def fingerprint(folder: Path) -> str:
