@@ -53,34 +53,10 @@ def says(text: str, words: str) -> bool:
     return f" {words} " in f" {re.sub(r'[.,?](?= |$)', '', text)} "
 
 
-def test_forward_chaining_stops_where_nothing_follows():
-    rules = {0: ("a", "b"), 1: ("b", "c"), 2: ("c", "a"), 3: ("d", "e")}
-    assert fired(["a"], rules) == {0: 1, 1: 2, 2: 3} and fired(["e"], rules) == {}
-    assert says("it is kept for 9 days.", "9") and not says("the van leaves at 9:30", "9")
-
-
-def test_rules_share_premises_and_make_chains(book):
-    rules, _ = book
-    assert len(rules) == len(set(rules)) == 40
-    shared = Counter(premise for premise, _ in rules)
-    assert max(shared.values()) <= 4
-    assert sum(n > 1 for n in shared.values()) >= len(shared) / 3
-    conclusions = {conclusion for _, conclusion in rules}
-    assert sum(premise in conclusions for premise, _ in rules) >= 12
-    assert sum(conclusion not in shared for _, conclusion in rules) >= 12
-    assert sum(bool(re.search(r"\d", " ".join(rule))) for rule in rules) >= 12
-    assert (
-        sum(bool(re.search(r"\d", premise)) for premise in shared) >= 3
-    )  # thresholds, or places with numbers
-
-
 def test_ten_questions_of_each_number_of_steps(book):
     rules, rows = book
     assert len({row["question"] for row in rows}) == len(rows)
     assert Counter(len(row["steps"]) for row in rows) == {1: 10, 2: 10, 3: 10}
-    kinds = Counter((len(row["steps"]), row["family"]) for row in rows)
-    assert set(kinds) == {(1, "single_rule"), (2, "multi_hop"), (2, "multi_rule"), (3, "multi_hop")}
-    assert kinds[2, "multi_rule"] >= 3 and kinds[2, "multi_hop"] >= 5
     assert len({i for row in rows for i in row["gold"]}) <= len(rules) - 4  # the others are to be passed over
     # About a third state their premise in other words, and no one guess is often right.
     premises = [(row["question"], SUBJECT.sub("", row["given"][0], count=1)) for row in rows]
