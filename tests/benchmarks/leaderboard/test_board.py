@@ -107,8 +107,8 @@ def test_a_board_of_two_versions_of_the_data(submissions, next_data, runs, tmp_p
     del words["spec"]
     words["name"] = "BM25, next data"
     with pytest.raises(ValueError, match=r"from 2026-12-01, when data 1\.2\.0 came out"):
-        submit(*run, words | {"date": "2026-11-30"}, root)
-    submit(*run, words, root)
+        submit(*run, words | {"date": "2026-11-30"}, root, "next")
+    submit(*run, words, root, "next")
     rows = [row for row in build_board(root)["rows"] if row["track"] == "retrieval"]
     shown = [(row["data"], row["name"], row["rank"]) for row in rows if row["kind"] == "contender"]
     assert shown[0] == ("1.2.0", "BM25, next data", 1) and {data for data, *_ in shown[1:]} == {"1.1.0"}

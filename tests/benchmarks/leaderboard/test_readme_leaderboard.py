@@ -20,7 +20,7 @@ TEXT = README.read_text(encoding="utf-8")
 
 def blocks():
     """Commands in order; files that the page shows, by name."""
-    shown = re.findall(r"^```python (\S+)\n(.*?)^```", TEXT, flags=re.M | re.S)
+    shown = re.findall(r"^```(?:python|toml) (\S+)\n(.*?)^```", TEXT, flags=re.M | re.S)
     lines = "".join(re.findall(r"^```bash\n(.*?)^```", TEXT, flags=re.M | re.S))
     lines = lines.replace("\\\n", "").splitlines()
     return [line.split("  #")[0].strip() for line in lines], dict(shown)

@@ -7,7 +7,9 @@ import pytest
 from ruleworld_data.scoring import parse_boxed, split_answers
 from rwbench.leaderboard.board import row_of
 from rwbench.leaderboard.files import LIMITS
-from rwbench.leaderboard.submissions import import_predictions, validate
+from rwbench.leaderboard.judge import board_spec
+from rwbench.leaderboard.kit import METHOD, write_kit
+from rwbench.leaderboard.submissions import import_predictions, read_words, validate
 from rwbench.methods import Method, Output, component
 from rwbench.run.runner import run_spec
 from rwbench.score.results import read_results
@@ -94,6 +96,10 @@ def test_what_cannot_be_submitted_is_named_and_leaves_nothing(runs, hand_in, ent
     assert not [path for path in root.rglob("*") if path.is_file()]
     with pytest.raises(ValueError, match="is there already"):
         hand_in(runs["bm25"], entry.folder.parent, "bm25")
+    with pytest.raises(ValueError, match="got 'My method'; rename the file"):
+        hand_in(runs["bm25"], root, "My method")
+    with pytest.raises(FileNotFoundError, match="it has three lines or more: name = "):
+        read_words(tmp_path / "nothing.toml")
 
 
 @pytest.mark.parametrize(
@@ -104,13 +110,14 @@ def test_what_cannot_be_submitted_is_named_and_leaves_nothing(runs, hand_in, ent
     ],
 )
 def test_rows_of_predictions_that_cannot_be_used(row, reason, workspace, tmp_path):
+    write_kit(tmp_path / "kit", board_spec(METHOD, "nl", 100, "tiny", subtasks=["multi_hop_2"]))
     path = tmp_path / "mine.jsonl"
     good = json.dumps({"id": workspace.questions("multi_hop_2", "mini")[0].id, "output": "\\boxed{1}"})
     path.write_text(f"{good}\n{row}\n")
-    setting = {"scale": "tiny", "subtasks": ["multi_hop_2"]}
     with pytest.raises(ValueError, match=rf"mine\.jsonl, line 2: .*{reason}"):
-        import_predictions(path, "x", "nl", 100, tmp_path / "runs", **setting)
-    path.write_text(good)
+        import_predictions(tmp_path / "kit", path, "x", "nl", tmp_path / "runs")
+    with pytest.raises(FileNotFoundError, match="is no kit; write one: rwbench kit"):
+        import_predictions(tmp_path, path, "x", "nl", tmp_path / "runs")
     with pytest.raises(ValueError, match="the board has pools of 100, 500, 1,000"):
-        import_predictions(path, "x", "nl", 123, tmp_path / "runs", scale="tiny")
+        board_spec(METHOD, "nl", 123, "tiny")
     assert not (tmp_path / "runs").exists()

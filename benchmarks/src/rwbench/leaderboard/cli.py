@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-from datetime import date as day
 from pathlib import Path
 from typing import Annotated
 
@@ -24,10 +22,6 @@ SUBMISSIONS = Path("benchmarks/leaderboard/submissions")
 Scale = Annotated[str, typer.Option(help="Size of the world: tiny, paper, full.")]
 Split = Annotated[str, typer.Option(help="Questions: unseen (data 1.2), heldout, mini or test.")]
 PoolSize = Annotated[int, typer.Option(help="Rules per pool.")]
-Subtasks = Annotated[
-    list[str] | None, typer.Option("--subtask", help="Sub-task; may be given several times. Default: all.")
-]
-Link = Annotated[str | None, typer.Option(help="https link.")]
 Folder = Annotated[Path, typer.Argument(metavar="ROUND", help="The round's folder.")]
 
 
@@ -37,7 +31,9 @@ def kit(
     scale: Scale = "paper",
     split: Split = "mini",
     pool_size: PoolSize = 1_000,
-    subtask: Subtasks = None,
+    subtask: Annotated[
+        list[str] | None, typer.Option(help="May be given several times. Default: all.")
+    ] = None,
 ) -> None:
     """Write the questions, rules and pools of a setting, for methods that run elsewhere.
 
@@ -48,69 +44,49 @@ def kit(
         from .kit import METHOD, write_kit
 
         write_kit(folder, board_spec(METHOD, "nl", pool_size, scale, split, subtask or ()))
-    setting = ["--scale", scale, "--split", split, "--pool-size", str(pool_size)]
-    setting += [word for name in subtask or () for word in ("--subtask", name)]
-    typer.echo(f"next: rwbench import PREDICTIONS --name NAME --representation nl {shlex.join(setting)}")
+    typer.echo(f"next: rwbench import {folder} PREDICTIONS --name NAME")
 
 
 @app.command("import")
 def import_(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="The kit that was answered.")],
     predictions: Annotated[Path, typer.Argument(help="JSON Lines: id and output, answers or retrieved.")],
     name: Annotated[str, typer.Option(help="Name of the method in reports.")],
     representation: Annotated[str, typer.Option(help="How rules were written: fol or nl.")] = "nl",
-    pool_size: PoolSize = 1_000,
-    scale: Scale = "paper",
-    split: Split = "mini",
-    subtask: Subtasks = None,
     out: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("runs"),
 ) -> None:
     """Score predictions made elsewhere, and keep them as a run.
 
-    Example: rwbench import predictions.jsonl --name "My method" --subtask multi_hop_3 --pool-size 1000
+    Example: rwbench import kit predictions.jsonl --name "My method"
     """
     with user_errors():
         from .submissions import import_predictions
 
-        setting = {"scale": scale, "split": split, "subtasks": subtask or ()}
-        folder = import_predictions(predictions, name, representation, pool_size, out, **setting)
+        folder = import_predictions(kit, predictions, name, representation, out)
     typer.echo(str(folder))
-    submit = f"rwbench submit {folder} --name NAME --submitter WHO --description WORDS"
-    typer.echo(f"next: rwbench report {out}, or {submit}")
+    typer.echo(f"next: rwbench report {out}, or rwbench submit {folder} WORDS.toml")
 
 
 @app.command()
 def submit(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a finished run.")],
-    name: Annotated[str, typer.Option(help="The method, as the board shows it.")],
-    submitter: Annotated[str, typer.Option(help="Person or team.")],
-    description: Annotated[str, typer.Option(help="One or two sentences.")],
-    model: Annotated[str, typer.Option(help="Language model and revision, or none.")] = "none",
-    open_weights: Annotated[str, typer.Option(help="yes, no, or none (no weights at all).")] = "none",
-    trained: Annotated[bool, typer.Option(help="Was anything fitted to RuleWorld's train split?")] = False,
-    kind: Annotated[
-        str, typer.Option(help="contender, floor, or ceiling (looks at gold data).")
-    ] = "contender",
-    code: Link = None,
-    paper: Link = None,
-    hardware: Annotated[str | None, typer.Option(help="What it ran on.")] = None,
-    cost_usd: Annotated[float | None, typer.Option(help="US dollars for the whole run.")] = None,
-    date: Annotated[str | None, typer.Option(help="YYYY-MM-DD; default: today.")] = None,
-    slug: Annotated[str | None, typer.Option(help="Short name at the end of the folder's.")] = None,
+    words: Annotated[Path, typer.Argument(metavar="WORDS.toml", help="What the board shall say of it.")],
     to: Annotated[Path, typer.Option(help="Folder of submissions.")] = SUBMISSIONS,
 ) -> None:
     """Write the submission of a run, after the checks that a pull request gets.
 
-    Example: rwbench submit runs/0123456789ab --name "My method" --submitter "My team" --description "What it does."
+    The file says name (of the method), submitter (person or team) and description (a sentence or two). It may say model
+    (and revision), open_weights (yes, no, none), trained (yes, no: on RuleWorld's train split), kind (contender, floor,
+    ceiling), code, paper (links), hardware, cost_usd (of the whole run) and date. The folder is called after date and
+    file.
+
+    Example: rwbench submit runs/0123456789ab my-method.toml
     """
-    given = locals()
     with user_errors():
-        from .entry import Entry
-        from .submissions import read_run
+        from .submissions import read_run, read_words
         from .submissions import submit as write
 
-        words = {field: given[field] for field in Entry.model_fields if field in given}
-        words |= {"date": date or day.today().isoformat(), "trained": "yes" if trained else "no"}
-        folder = write(*read_run(run), words, to, slug)
+        folder = write(*read_run(run), read_words(words), to, words.stem)
     typer.echo(str(folder))
     typer.echo("accepted here; next: commit this folder, alone, and open a pull request")
 
@@ -131,18 +107,18 @@ def validate(
         from .files import Refused
         from .submissions import check_all
 
-        checked = check_all(folders, board)
-    listed = []
-    for name, result in checked.items():
-        problems = str(result).splitlines() if isinstance(result, Refused) else []
-        listed.append({"submission": name, "accepted": not problems, "problems": problems})
-        if not as_json:
-            lines = [f"{name}: {'refused' if problems else 'accepted'}", *(f"  {line}" for line in problems)]
-            typer.echo(printable("\n".join(lines)))
+        problems = {
+            name: str(result).splitlines() if isinstance(result, Refused) else []
+            for name, result in check_all(folders, board).items()
+        }
     if as_json:
+        listed = [{"submission": name, "accepted": not p, "problems": p} for name, p in problems.items()]
         typer.echo(json.dumps({"submissions": listed}))
-    if not all(each["accepted"] for each in listed):
-        raise typer.Exit(1)
+    else:
+        for name, lines in problems.items():
+            head = f"{name}: {'refused' if lines else 'accepted'}"
+            typer.echo(printable("\n  ".join([head, *lines])))
+    raise typer.Exit(int(any(problems.values())))
 
 
 @app.command()

@@ -76,9 +76,9 @@ class Entry(BaseModel):
     name: Name  # of the method
     submitter: Name  # person or team
     date: Day
-    model: Text80  # language model and revision, or "none"
-    open_weights: Literal["yes", "no", "none"]  # none: no weights at all
-    trained: Literal["yes", "no"]  # whether anything was fitted to RuleWorld's train split
+    model: Text80 = "none"  # language model and revision, or "none"
+    open_weights: Literal["yes", "no", "none"] = "none"  # none: no weights at all
+    trained: Literal["yes", "no"] = "no"  # whether anything was fitted to RuleWorld's train split
     description: Text400  # one or two sentences
     kind: Literal["contender", "floor", "ceiling"] = "contender"  # a ceiling looks at gold data
     code: Link | None = None

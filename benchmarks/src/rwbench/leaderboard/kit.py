@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,11 @@ from ruleworld_data.io import whole_file, write_whole
 from ..run.books import source_of
 from ..run.pools import pools_of
 from ..spec import RunSpec, canonical_json
+from .files import json_bytes
 
 QUESTIONS, POOLS, RULES = "questions.jsonl", "pools.jsonl", "rules.parquet"
+SETTING_FILE, SETTING = "setting.json", ("pool_size", "scale", "split", "subtasks", "data")
+"""What was asked; of a sealed round, all of it is public."""
 METHOD = {"name": "kit"}
 """Stands in a spec whose questions and pools alone matter."""
 
@@ -36,10 +40,20 @@ def write_kit(folder: Path, spec: RunSpec) -> None:
     wanted = np.array(sorted(set().union(*members)), np.int32)
     table = rules.table.select(["id", "type", "nl", "fol"]).take(pa.array(rules.positions(wanted)))
     folder.mkdir(parents=True, exist_ok=True)
+    write_whole(folder / SETTING_FILE, json_bytes({name: getattr(spec, name) for name in SETTING}))
     write_whole(folder / QUESTIONS, _lines(questions))
     write_whole(folder / POOLS, _lines({"pool": n, "rules": ids} for n, ids in enumerate(members)))
     with whole_file(folder / RULES) as part:
         pq.write_table(table, part, compression="zstd")
+
+
+def read_setting(folder: Path) -> dict[str, Any]:
+    """Return the setting of a kit, as `board_spec` takes it."""
+    path = folder / SETTING_FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"no {path}, so {folder} is no kit; write one: rwbench kit {folder}")
+    setting = json.loads(path.read_bytes())
+    return {name: setting[name] for name in SETTING}
 
 
 def same_kit(first: Path, second: Path) -> bool:

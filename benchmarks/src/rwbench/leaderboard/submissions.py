@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import unicodedata
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from pathlib import Path
@@ -32,6 +33,7 @@ from .files import (
     validated,
 )
 from .judge import RELEASED, board_spec, cell_of, check_spec, judge, looks_at_gold
+from .kit import read_setting
 from .records import Record, pack_records, read_predictions, read_records
 
 SCORED = {"id", "output", "answers", "retrieved"}
@@ -140,17 +142,14 @@ def _copied(own: Known, others: Mapping[str, Known]) -> Iterator[str]:
                 yield f"{ENTRY}: {field} reads like {quote(theirs)} of {name}, got {quote(mine)}; choose another"
 
 
-def import_predictions(
-    path: Path, label: str, representation: str, pool_size: int, out: Path, **setting: Any
-) -> Path:
-    """Score predictions made elsewhere (`read_predictions`), write them as a run folder below ``out`` and return it.
+def import_predictions(kit: Path, path: Path, label: str, representation: str, out: Path) -> Path:
+    """Score answers to a kit (`read_predictions`), write them as a run folder below ``out`` and return it.
 
-    ``label`` is the method's name in reports; representation, pool size and the rest of the setting are as in
-    `board_spec`. A ValueError names the line of a row that cannot be used.
+    ``label`` is the method's name in reports. A ValueError names the line of a row that cannot be used.
     """
-    records = read_predictions(path)
+    setting, records = read_setting(kit), read_predictions(path)
     method = {"name": "imported", "label": label, "content": file_digest(path)}
-    spec = board_spec(method, representation, pool_size, **setting)
+    spec = board_spec(method, representation, **setting)
     check_spec(spec.to_dict())
     samples, results = judge(spec, records, label, str(path))
     folder = out / spec.run_id
@@ -167,18 +166,18 @@ def submit(
     samples: Sequence[Sample],
     words: Mapping[str, Any],
     root: Path,
-    slug: str | None = None,
+    slug: str,
 ) -> Path:
     """Write the submission of a run (`read_run`) and return its folder, after the checks that a pull request gets.
 
     Parameters
     ----------
     words : mapping
-        Fields of `Entry` but the spec.
+        Fields of `Entry` but the spec (`read_words`).
     root : Path
         Folder of submissions; made if missing.
-    slug : str, optional
-        End of the folder's name; by default made of the method's name and the setting.
+    slug : str
+        End of the folder's name, after the date.
 
     Raises
     ------
@@ -192,12 +191,13 @@ def submit(
             "question: rwbench run RECIPE"
         )
     entry = validated(Entry, json_bytes({**words, "spec": spec.to_dict()}), ENTRY)
-    slug = slug or slug_of(f"{entry.name} {spec.representation} {spec.pool_size} {spec.scale} {spec.split}")
     folder = root / f"{entry.date}_{slug}"
     if not FOLDER_NAME.fullmatch(folder.name):
-        raise ValueError(f"a submission's short name is made of a-z, 0-9, dot and hyphen, got {slug!r}")
+        raise ValueError(
+            f"a submission's short name is made of a-z, 0-9, dot and hyphen, got {slug!r}; rename the file of its words"
+        )
     if folder.exists():
-        raise ValueError(f"{folder} is there already; choose another --slug, or remove that folder")
+        raise ValueError(f"{folder} is there already; rename the file of its words, or remove that folder")
     body = pack_records(Record.of_sample(sample) for sample in samples)
     root.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=root) as place:
@@ -222,7 +222,11 @@ def read_run(folder: Path) -> tuple[RunSpec, list[Sample]]:
     return RunSpec.from_dict(results["spec"]), read_samples(folder / SAMPLES_FILE)
 
 
-def slug_of(text: str) -> str:
-    """Return words of a-z and 0-9 with hyphens between them, at most 60 characters."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    return "-".join(re.findall("[a-z0-9]+", plain))[:60].strip("-") or "submission"
+def read_words(path: Path) -> dict[str, Any]:
+    """Return what a TOML file says of a submission; its date is today where it says none."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f'no {path}; it has three lines or more: name = "...", submitter = "...", description = "..."'
+        )
+    words = {"date": date.today()} | tomllib.loads(path.read_text(encoding="utf-8"))
+    return dict(json.loads(json.dumps(words, default=str)))  # dates as texts
