@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..score.packed import UNKNOWN_RULE
 from ..spec import RunSpec
-from .shared import JsonFlag, RunsFolder, existing_results, printable, user_errors
+from .shared import RunsFolder, existing_results, printable, user_errors
 
 if TYPE_CHECKING:
-    from ..run.data import DataSource
+    from ..run.data import RuleTable
     from ..score.results import Results
     from ..score.samples import Sample
 
@@ -30,7 +30,6 @@ def trace(
     question: Annotated[str | None, typer.Option(help="Its id.", show_default="the first")] = None,
     top: Annotated[int, typer.Option(min=1, help="Rules shown per search; gold ones always are.")] = SHOWN,
     data: Annotated[Path | None, typer.Option(help="The folder of a rule book of your own.")] = None,
-    as_json: JsonFlag = False,
 ) -> None:
     """Show one question of a run: each search with its gold rules marked, each step as written, the answer.
 
@@ -44,53 +43,32 @@ def trace(
         sample = _find_sample(run, folder, subtask, question)
         spec = run["spec"]
         source = source_of(RunSpec.from_dict(spec)) if data is None else OwnBook.open(data)
-        shown = describe(sample, source, spec["split"], form, top)
-    label = run["method"]["label"]
-    if as_json:
-        typer.echo(json.dumps(shown | {"run": run["run_id"], "method": label}))
-        return
-    lines = [f"{label}, {spec['pool_size']:,} rules, {form.upper()}, split {spec['split']}"]
-    lines += [f"{sample['id']}\n\n{shown['question']}\n"]
-    for step in shown["steps"]:
-        for rule in step["found"]:
-            lines.append(f"  {rule['rank']:>6,}. {'gold' if rule['gold'] else '    '}  {rule['text']}")
-        if step["found"] and step["not_found"]:
-            lines.append(f"       not found: {'; '.join(step['not_found'])}")
-        if step["written"]:
-            lines.append(step["written"])
-    right = "right" if shown["right"] else f"wrong, gold {', '.join(shown['gold'])}"
-    lines.append(f"\nanswer: {', '.join(shown['answers'] or ['none'])} ({right})")
+        questions = {q.id: q.text for q in source.questions(sample["subtask"], spec["split"])}
+        steps = _steps(sample, source.rules(spec["split"]), form, top)
+    lines = [f"{run['method']['label']}, {spec['pool_size']:,} rules, {form.upper()}, split {spec['split']}"]
+    lines += [sample["id"], "", questions.get(sample["id"], ""), "", *steps]
+    right = sample["scores"].get("exact_match") == 1
+    verdict = "right" if right else f"wrong, gold {', '.join(sample['gold_answers'])}"
+    lines += ["", f"answer: {', '.join(sample['answers'] or ['none'])} ({verdict})"]
     typer.echo(printable("\n".join(lines)))
 
 
-def describe(sample: Sample, source: DataSource, split: str, form: str, top: int) -> dict[str, Any]:
-    """Return a sample as texts: the question; per search the best rules, its step's gold ones, what was written."""
-    rules = source.rules(split)
-    searches = sample["retrieved"] or []
+def _steps(sample: Sample, rules: RuleTable, form: str, top: int) -> Iterator[str]:
+    """Yield, for each search, the best rules and its step's gold ones, those that it missed, and what was written."""
     written = [step["text"] for step in sample.get("trace", [])] or [sample["output"]]
     stepwise = "step_recall@1" in sample["scores"]  # else a search is not one step's, however many there were
-    steps = []
-    for number, (ranked, text) in enumerate(zip_longest(searches, written)):
+    for number, (ranked, text) in enumerate(zip_longest(sample["retrieved"] or [], written)):
         gold_steps = sample["gold_rules"][number : number + 1] if stepwise else sample["gold_rules"]
         gold = {rule for step in gold_steps for rule in step}
         ids = sorted({*(ranked or ()), *gold} - {UNKNOWN_RULE})
         texts = dict(zip(ids, rules.texts(ids, form), strict=True)) if ids else {}
-        shown = [
-            {"rank": place, "id": rule, "gold": rule in gold, "text": texts[rule]}
-            for place, rule in enumerate(ranked or (), 1)
-            if rule != UNKNOWN_RULE and (place <= top or rule in gold)
-        ]
-        missed = [texts[rule] for rule in sorted(gold - {*(ranked or ())})]
-        steps.append({"found": shown, "not_found": missed, "written": (text or "").strip()})
-    questions = source.questions(sample["subtask"], split)
-    return {
-        "id": sample["id"],
-        "question": next((q.text for q in questions if q.id == sample["id"]), ""),
-        "steps": steps,
-        "answers": sample["answers"],
-        "gold": sample["gold_answers"],
-        "right": sample["scores"].get("exact_match") == 1,
-    }
+        for place, rule in enumerate(ranked or (), 1):
+            if rule != UNKNOWN_RULE and (place <= top or rule in gold):
+                yield f"  {place:>6,}. {'gold' if rule in gold else '    '}  {texts[rule]}"
+        if ranked and (missed := [texts[rule] for rule in sorted(gold - {*ranked})]):
+            yield f"       not found: {'; '.join(missed)}"
+        if text and text.strip():
+            yield text.strip()
 
 
 def _find_run(results: list[Results], folder: Path, method: str, size: int | None, form: str) -> Results:
