@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 12_940,
-    "dynarule": 13_600,
-    "benchmarks": 13_200,
-    "tests": 22_400,
+    "dynarule": 13_260,
+    "benchmarks": 12_980,
+    "tests": 22_020,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 39_730
+ALL_SOURCE = 39_170
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 71.8
