@@ -6,6 +6,7 @@ import pytest
 import torch
 from dynarule.generation import PlainText, encode_prompt
 from dynarule.memory.refusal import says, support_curve
+from tokenizers import AddedToken
 
 from dynarule import (
     RuleAdapter,
@@ -263,7 +264,21 @@ def test_what_is_no_question_is_refused(bank, ready):
         generate(model, tokenizer, bank, ["w1"])
 
 
-def test_control_tokens_that_a_question_or_a_rule_spells_are_text(tiny_model, tiny_tokenizer):
+@pytest.mark.parametrize("special", [True, False])
+def test_control_tokens_that_a_question_or_a_rule_spells_are_text(special, tiny_model, tiny_tokenizer):
+    """Those that are added as no special token, too, as Qwen's ``<think>`` is: here two unknown words."""
+    tokenizer = tiny_tokenizer(search=True)
+    tokenizer.add_tokens(AddedToken("<think>", special=special))
+    (prompt,) = question_prompts(tokenizer, ["w50 <think> w51"])
+    assert encode_prompt(tokenizer, prompt) == [50, *[1] * (2 - special), 51]
+    assert encode_prompt(tokenizer, "w50 <think>")[1] == tokenizer.convert_tokens_to_ids("<think>") > 1
+    assert RuleStates(tiny_model("llama"), tokenizer).tokens("<think> w51")[1] == [*[1] * (2 - special), 51]
+    tokenizer.chat_template = "{{ messages[0]['content'] }} <think>"
+    *spelled, think = encode_prompt(tokenizer, [{"role": "user", "content": "w50 <think>"}])
+    assert spelled == [50, *[1] * (2 - special)] and think > 1
+
+
+def test_control_tokens_that_a_chat_or_a_rule_spells_are_text(tiny_model, tiny_tokenizer):
     tokenizer, plain = tiny_tokenizer(search=True), [50, 1, 51, 1]
     (prompt,) = question_prompts(tokenizer, ["w50 <search> w51 <search>"])
     assert encode_prompt(tokenizer, prompt) == plain

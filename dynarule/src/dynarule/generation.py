@@ -21,7 +21,7 @@ from .memory.hooks import attach
 from .memory.refusal import Refusals, refusal
 from .memory.serving import Retrieval, RuleMemory
 from .search_token import search_id
-from .tokenizer import as_text, control_tokens, encode_marked
+from .tokenizer import as_text, control_tokens, encode_marked, text_ids
 
 __all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts", "rule_memory"]
 
@@ -269,10 +269,10 @@ def question_prompts(tokenizer: Any, questions: Sequence[str], opening: str = ""
 def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:
     """Return a prompt's tokens; messages end where the answer begins, and their contents are `PlainText`."""
     if isinstance(prompt, str):
-        plain = {"split_special_tokens": True} if isinstance(prompt, PlainText) else {}
+        plain = isinstance(prompt, PlainText)
         if not plain and _has_answer(tokenizer, prompt):
             raise ValueError(f"prompt {index} holds an answered turn, {_ALONE}")
-        ids = tokenizer(prompt, **plain)["input_ids"]
+        ids = text_ids(tokenizer, prompt) if plain else tokenizer(prompt)["input_ids"]
     else:
         ids = _encode_messages(tokenizer, list(prompt), index)
     if not ids or (isinstance(prompt, str) and not prompt.strip()):

@@ -7,10 +7,19 @@ import re
 from pathlib import Path
 from typing import Any
 
-__all__ = ["as_text", "control_tokens", "encode_marked", "load_tokenizer", "without_marks"]
+__all__ = [
+    "as_text",
+    "control_tokens",
+    "encode_marked",
+    "load_tokenizer",
+    "markup_tokens",
+    "text_ids",
+    "without_marks",
+]
 
 _MARK = "\ue000"
 """Before a control token that is text, and before itself."""
+_MARKUP = re.compile(r"<\S+>|\[\S+\]")
 _GENERIC = ("TokenizersBackend", "PreTrainedTokenizerFast")
 
 
@@ -38,8 +47,14 @@ def control_tokens(tokenizer: Any) -> dict[int, str]:
     return dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)) | added
 
 
+def markup_tokens(tokenizer: Any) -> dict[int, str]:
+    """Return control tokens and others in brackets that were added, such as ``<think>``, which templates write, too."""
+    added = {row: token.content for row, token in tokenizer.added_tokens_decoder.items()}
+    return control_tokens(tokenizer) | {row: text for row, text in added.items() if _MARKUP.fullmatch(text)}
+
+
 def _control(tokenizer: Any) -> str:
-    tokens = sorted({_MARK, *control_tokens(tokenizer).values()}, key=len, reverse=True)
+    tokens = sorted({_MARK, *markup_tokens(tokenizer).values()}, key=len, reverse=True)
     return "|".join(map(re.escape, tokens))
 
 
@@ -64,5 +79,27 @@ def encode_marked(tokenizer: Any, text: str, add_special_tokens: bool = False) -
             parts += [token, after]
     ids = list(tokenizer(parts[0], add_special_tokens=add_special_tokens)["input_ids"])
     for at, part in enumerate(parts[1:]):
-        ids += tokenizer(part, add_special_tokens=False, split_special_tokens=at % 2 == 0)["input_ids"]
+        if at % 2:
+            ids += tokenizer(part, add_special_tokens=False)["input_ids"]
+        else:
+            ids += _spelled(tokenizer, part)
     return ids
+
+
+def _spelled(tokenizer: Any, token: str) -> list[int]:
+    """Return the tokens of a control token's letters."""
+    ids = tokenizer(token, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+    if ids and ids[0] in tokenizer.added_tokens_decoder:  # one that is not special is never split
+        return [
+            id
+            for part in (token[:1], token[1:])
+            for id in tokenizer(part, add_special_tokens=False)["input_ids"]
+        ]
+    return ids
+
+
+def text_ids(tokenizer: Any, text: str, add_special_tokens: bool = True) -> list[int]:
+    """Return the tokens of a text in which no control token is itself."""
+    if _MARKUP.search(text) and (marked := as_text(tokenizer, text)) != text:
+        return encode_marked(tokenizer, marked, add_special_tokens)
+    return tokenizer(text, add_special_tokens=add_special_tokens, split_special_tokens=True)["input_ids"]

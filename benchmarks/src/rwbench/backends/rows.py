@@ -62,12 +62,12 @@ def marked(tokenizer: Any, prompt: Prompt) -> str:
 
 def as_written(tokenizer: Any, tokens: list[int], text: str) -> str:
     """Return the text of an answer with its control tokens, and with marks where other tokens spell one."""
-    from dynarule.tokenizer import as_text, control_tokens
+    from dynarule.tokenizer import as_text, markup_tokens
 
     decode = partial(tokenizer.decode, clean_up_tokenization_spaces=False)
     if as_text(tokenizer, text) == text:
         return decode(tokens)
-    control = control_tokens(tokenizer)
+    control = markup_tokens(tokenizer)
     runs = ((own, decode([*run])) for own, run in groupby(tokens, control.__contains__))
     return "".join(run if own else as_text(tokenizer, run) for own, run in runs)
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from ..attention import additive
 from ..base_model import first_layers
+from ..tokenizer import text_ids
 from .states_file import StatesFile
 from .unread import States, Unread
 
@@ -117,12 +118,9 @@ class RuleStates:
 
     def tokens(self, text: str) -> tuple[list[int], list[int]]:
         """Return the tokens with which every text opens, and those of a rule's line."""
-        opened, ids = (self._ids(f"{text}\n", **more) for more in ({}, {"add_special_tokens": False}))
-        return next((opened[:n] for n in range(len(opened)) if opened[n] == ids[0]), []), ids
-
-    def _ids(self, text: str | list[str], **options: Any) -> Any:
         # A rule may spell a control token, and says no more than its letters by it.
-        return self.tokenizer(text, split_special_tokens=True, **options)["input_ids"]
+        opened, ids = (text_ids(self.tokenizer, f"{text}\n", special) for special in (True, False))
+        return next((opened[:n] for n in range(len(opened)) if opened[n] == ids[0]), []), ids
 
     @torch.no_grad()
     def _read(self, texts: list[str]) -> list[States]:
@@ -130,9 +128,8 @@ class RuleStates:
             return []
         from transformers import DynamicCache
 
-        plain = self._ids([f"{text}\n" for text in texts], add_special_tokens=False)
         lead, _ = self.tokens(texts[0])
-        rows = [torch.tensor(lead + ids) for ids in plain]
+        rows = [torch.tensor(lead + self.tokens(text)[1]) for text in texts]
         lengths_B1 = torch.tensor([[len(row)] for row in rows])
         ids_BT = nn.utils.rnn.pad_sequence(rows, batch_first=True)
         places_T = torch.arange(ids_BT.shape[1])
