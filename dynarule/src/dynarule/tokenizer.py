@@ -7,15 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "as_text",
-    "control_tokens",
-    "encode_marked",
-    "load_tokenizer",
-    "markup_tokens",
-    "text_ids",
-    "without_marks",
-]
+__all__ = ["as_text", "encode_marked", "load_tokenizer", "markup_tokens", "without_marks"]
 
 _MARK = "\ue000"
 """Before a control token that is text, and before itself."""

@@ -6,7 +6,6 @@ import random
 import time
 
 import pytest
-import torch
 from dynarule.training.run_folder import claim
 
 SAVING = {"save_strategy": "steps", "save_steps": 1}
@@ -42,13 +41,13 @@ def test_a_resumed_run_must_be_the_same_one(tmp_path):
         claim(tmp_path, settings | {"temperature": 0.1}, True)
 
 
-@pytest.mark.parametrize("name", ["base", "checkpoint-2", "checkpoint-best"])
+@pytest.mark.parametrize("name", ["checkpoint-2", "checkpoint-best"])
 def test_a_link_leads_no_training_elsewhere(tmp_path, name):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ValueError, match=f"{name} is a link"):
-        claim(tmp_path / "run", {"embedding": "full"}, True)
+        claim(tmp_path / "run", {"seed": 0}, True)
 
 
 def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path, state='{"log_history": [{"lo'):
@@ -111,24 +110,6 @@ def test_a_training_killed_at_any_moment_gives_the_same_adapter(make_case, quick
     assert child.exitcode == 0
     for name in FINAL:
         assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "through" / name).read_bytes(), name
-
-
-def test_a_trained_matrix_is_saved_with_its_model(case, quick, run, tmp_path):
-    """`embedding="full"` changes the base, and an adapter without that base would be of no use."""
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM
-
-    run(case, tmp_path, quick(max_steps=2, embedding="full"))
-    base = AutoModelForCausalLM.from_pretrained(tmp_path / "base")
-    for name, value in case[0].state_dict().items():
-        if "dynarule_" not in name and "token_adapter.tr" not in name:
-            name = name.replace("token_adapter.base_layer.", "").replace("base_layer.", "")
-            assert torch.equal(base.state_dict()[name], value), name
-    search = case[1].get_vocab()["<search>"]
-    row = base.get_input_embeddings().weight[search].clone()
-    tuned = PeftModel.from_pretrained(base, tmp_path)
-    assert torch.equal(tuned.get_input_embeddings().weight[search], row)
-    assert "`BASE` is the folder `base` beside this file" in (tmp_path / "README.md").read_text()
 
 
 def test_training_leaves_stdout_alone_and_logs_to_stderr(case, quick, run, tmp_path, capsys):

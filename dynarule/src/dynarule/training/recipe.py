@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 Method = Literal["dynarule", "srki", "kblam"]
-Embedding = Literal["none", "row", "full"]
 PoolQueries = Literal["full", "prompt"]
 Negatives = Literal["kept", "pool"]
 
@@ -60,9 +59,6 @@ class Recipe:
     )
     temperature: float = field(default=0.05, metadata={"help": "of the retrieval loss (equation 5)"})
     retrieval_weight: float = field(default=1.0, metadata={"help": "weight of the retrieval loss"})
-    embedding: Embedding = field(
-        default="row", metadata={"help": "train the row of <search>, or the whole matrix"}
-    )
     learning_rate: float = field(default=1e-4, metadata={"help": "peak"})
     schedule: str = field(default="cosine", metadata={"help": "a scheduler of transformers"})
     warmup_ratio: float = field(default=0.01, metadata={"help": "of the steps"})
@@ -86,7 +82,6 @@ class Recipe:
         for name, choices in (
             ("method", get_args(Method)),
             ("stage", (1, 2)),
-            ("embedding", get_args(Embedding)),
             ("pool_queries", get_args(PoolQueries)),
             ("negatives", get_args(Negatives)),
         ):
@@ -158,8 +153,6 @@ def paper_recipe(method: Method = "dynarule", stage: int = 2, **changes: Any) ->
     settings: dict[str, Any] = {"method": method, "stage": 1 if method == "kblam" else stage}
     if settings["stage"] == 1:
         settings["pool_size"] = 100
-    if settings["stage"] == 1 or method != "dynarule":
-        settings["embedding"] = "none"
     return Recipe(**(settings | changes))
 
 

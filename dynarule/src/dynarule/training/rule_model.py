@@ -60,12 +60,6 @@ class RuleModel(nn.Module):
             row.requires_grad_(True)
         self.recipe, self.bank = recipe, bank
         self._base: list[Any] = [base]  # in a list, so that it does not become a part of this module
-        if recipe.embedding == "full":
-            both = base.get_input_embeddings(), base.get_output_embeddings()  # type: ignore[operator]
-            # One where they are tied.
-            self.matrices = nn.ParameterList(dict.fromkeys(matrix.weight for matrix in both))
-            for matrix in self.matrices:
-                matrix.requires_grad_(True)
         self.projections = list(adapter.projections().values())
         for projection in self.projections:
             for parameter in projection.trained_to_read():

@@ -21,8 +21,7 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     never shares a folder with older checkpoints, which a later resume could take for its own (FileExistsError). Of
     several processes one may ``write``.
     """
-    written = [folder / "base"] if settings.get("embedding") == "full" else []
-    for path in (*written, *folder.glob("checkpoint-*")):
+    for path in folder.glob("checkpoint-*"):
         refuse_link(path)
     checkpoints, whole = _checkpoints(folder), whole_checkpoints(folder)
     if checkpoints and not resume:

@@ -153,8 +153,7 @@ def train(
     recipe : Recipe
         Hyper-parameters.
     folder : path
-        Checkpoints, ``recipe.json``, and at the end ``log.json``, the adapter with its model card ``README.md``, and
-        the model as ``base`` where the recipe trains its whole embedding matrix.
+        Checkpoints, ``recipe.json``, and at the end ``log.json`` and the adapter with its model card ``README.md``.
     encoder : Encoder or None
         Rows to tokens, if prompt or target differ from the defaults.
     resume : bool
@@ -184,7 +183,7 @@ def train(
     own_row = recipe.searches and not config.own_mark
     if recipe.searches:
         row = search_id(tokenizer, token)
-        trained_rows = adapter.train_search(row) if recipe.embedding == "row" and own_row else []
+        trained_rows = adapter.train_search(row) if own_row else []
     encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
     written: dict[str, Any] = {"search_token": token, "search_place": config.search_place}
     encoder = replace(encoder, search=recipe.searches, question_opening=config.question_opening, **written)
@@ -236,8 +235,6 @@ def train(
         adapter.config.encoder = bank.encoder
         if trainer.is_world_process_zero():
             write_whole(folder / "log.json", json.dumps(history, indent=1) + "\n")
-            if recipe.embedding == "full":
-                _save_base(model, tokenizer, folder / "base")
             adapter.config.curve = curve
             if own_row:
                 adapter.train_search(row)  # whatever trained it, the row goes with the adapter
@@ -257,18 +254,5 @@ def train(
     adapter.to(dtype)  # as serving reads it; the file keeps fp32
     with torch.no_grad():
         for parameter in adapter.parameters():
-            parameter.mul_(
-                1
-            )  # raises the version by which a bank drops its 1 / sigma; a fused optimizer does not
+            parameter.mul_(1)  # a bank drops its 1 / sigma by the version, which a fused optimizer leaves
     return history
-
-
-def _save_base(model: nn.Module, tokenizer: Any, folder: Path) -> None:
-    """Save the base with its trained embedding matrix, without the adapter."""
-    plain = {
-        name.replace("self_attn.base_layer.", "self_attn."): value
-        for name, value in model.state_dict().items()
-        if ".dynarule_projection." not in name
-    }
-    model.save_pretrained(folder, state_dict=plain)  # type: ignore[operator]
-    tokenizer.save_pretrained(folder)
