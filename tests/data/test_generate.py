@@ -16,13 +16,14 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ruleworld_data.generate import num_rows, question_table, rule_table
+from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.spec import (
     HELDOUT_IDS,
     RULE_SPLITS,
     SUBTASKS,
     VERSION,
     Dials,
+    num_rows,
     splits_of,
     subtasks_of,
 )

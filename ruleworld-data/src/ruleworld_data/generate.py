@@ -21,20 +21,18 @@ from .spec import (
     MINI_FOLD_SIZE,
     MINI_FOLDS,
     PAPER_POINT,
-    RULE_SPLITS,
     SCALES,
     UNKNOWN,
     VERSION,
     Dials,
     WorldSpec,
     check_name,
-    num_rows,
     subtasks_of,
 )
 from .text.render import block_table
 from .world import Stream, World, build_world
 
-__all__ = ["num_rows", "question_table", "rule_table", "world_of"]
+__all__ = ["question_table", "rule_table", "table", "world_of"]
 
 
 def world_of(spec: WorldSpec) -> World:
@@ -84,13 +82,13 @@ def _parallel(spec: WorldSpec, subtask: str, start: int, stop: int) -> pa.Table:
 
 @lru_cache(maxsize=2)
 def _chains(spec: WorldSpec, subtask: str) -> pa.Table:
-    table = compare_table if subtask.startswith("compare") else chain_table
-    return table(Origin(world_of(spec), spec.split, subtask, spec.version), spec.num_rows(subtask))
+    draw = compare_table if subtask.startswith("compare") else chain_table
+    return draw(Origin(world_of(spec), spec.split, subtask, spec.version), spec.num_rows(subtask))
 
 
 def _mini(spec: WorldSpec, subtask: str) -> pa.Table:
     """Return the paper's protocol: 5 seeds x 10 of the test questions; ``fold`` tells the seed."""
-    test = question_table(subtask, "test", spec.scale, spec.seed, version=spec.version, dials=spec.dials)
+    test = table(subtask, replace(spec, split="test"))
     size = MINI_FOLDS * MINI_FOLD_SIZE
     picked = Stream("mini", spec.seed, subtask).permutation(len(test))
     if subtask.startswith("unknown"):  # half of each fold has no answer, as half of test
@@ -100,8 +98,68 @@ def _mini(spec: WorldSpec, subtask: str) -> pa.Table:
         picked = np.take_along_axis(np.hstack(halves), order, axis=1).ravel()
     picked = picked[:size]
     fold = np.arange(size, dtype=np.int8) // MINI_FOLD_SIZE
-    table = test.take(pa.array(picked))
-    return table.set_column(table.schema.get_field_index("fold"), "fold", pa.array(fold))
+    mini = test.take(pa.array(picked))
+    return mini.set_column(mini.schema.get_field_index("fold"), "fold", pa.array(fold))
+
+
+def table(
+    config: str, spec: WorldSpec, start: int = 0, stop: int | None = None, *, encoded: bool = False
+) -> pa.Table:
+    """Return rows ``[start, stop)`` of one split.
+
+    Parameters
+    ----------
+    config : str
+        A sub-task, or ``"rules"``, which are ordered by id.
+    spec : WorldSpec
+    start, stop : int
+        Row range; ``stop=None`` means to the end.
+    encoded : bool
+        Keep repeated strings dictionary-encoded, for writing.
+
+    Returns
+    -------
+    pyarrow.Table
+        With `QUESTION_SCHEMA`, or `ruleworld_data.io.rule_schema` of the dials.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, or a range outside the split.
+    """
+    if config != "rules":
+        check_name("sub-task", config, subtasks_of(spec.dials))
+        spec = spec.drawn
+    rows = spec.num_rows(config)
+    stop = rows if stop is None else stop
+    if not 0 <= start <= stop <= rows:
+        raise ValueError(f"rows [{start}, {stop}) are not in a table of {rows} rows")
+    if config == "rules":
+        return _rules(spec, start, stop, encoded)
+    if spec.split == "mini":
+        made = _mini(spec, config).slice(start, stop - start)
+    elif config.startswith("multi_rule"):
+        made = _parallel(spec, config, start, stop)
+    else:
+        made = _chains(spec, config).slice(start, stop - start)
+    return made if encoded else decode(made, QUESTION_SCHEMA)
+
+
+def _rules(spec: WorldSpec, start: int, stop: int, encoded: bool) -> pa.Table:
+    world, schema = world_of(spec), rule_schema(spec.dials)
+    tables, first = [], 0
+    for block in world.blocks.values():
+        low, high = max(start - first, 0), min(stop - first, len(block))
+        if low < high:
+            rows = np.arange(low, high)
+            in_paper = np.isin(rows, world.subset_rows.get(block.type, rows))
+            part = block.take(slice(low, high))
+            made = block_table(part, world, in_paper, schema=schema, version=spec.version)
+            tables.append(made if encoded else decode(made, schema))
+        first += len(block)
+    if not tables:
+        return schema.empty_table()
+    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries()
 
 
 def question_table(
@@ -114,45 +172,9 @@ def question_table(
     *,
     version: str = VERSION,
     dials: Dials = PAPER_POINT,
-    encoded: bool = False,
 ) -> pa.Table:
-    """Return questions ``[start, stop)`` of a split.
-
-    Parameters
-    ----------
-    subtask, split, scale : str
-        Names from `ruleworld_data.spec`.
-    seed : int
-        World seed.
-    start, stop : int
-        Row range; ``stop=None`` means to the end.
-    version : str
-        A name of `ruleworld_data.spec.VERSIONS`.
-    dials : Dials
-        Where the world departs from the paper's.
-    encoded : bool
-        Keep repeated strings dictionary-encoded, for writing.
-
-    Returns
-    -------
-    pyarrow.Table
-        With `QUESTION_SCHEMA`.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name, a bad seed, or a range outside the split.
-    """
-    check_name("sub-task", subtask, subtasks_of(dials))
-    spec = WorldSpec(scale, split, seed, version, dials).drawn
-    start, stop = _range(start, stop, spec.num_rows(subtask))
-    if split == "mini":
-        table = _mini(spec, subtask).slice(start, stop - start)
-    elif subtask.startswith("multi_rule"):
-        table = _parallel(spec, subtask, start, stop)
-    else:
-        table = _chains(spec, subtask).slice(start, stop - start)
-    return table if encoded else decode(table, QUESTION_SCHEMA)
+    """Return questions ``[start, stop)`` of the split that a `WorldSpec` of these values names; see `table`."""
+    return table(subtask, WorldSpec(scale, split, seed, version, dials), start, stop)
 
 
 def rule_table(
@@ -164,43 +186,6 @@ def rule_table(
     *,
     version: str = VERSION,
     dials: Dials = PAPER_POINT,
-    encoded: bool = False,
 ) -> pa.Table:
-    """Return rules ``[start, stop)`` of a world, ordered by id.
-
-    Parameters
-    ----------
-    split : {"train", "heldout"}
-        The world, or the held-out world.
-    scale, seed, start, stop, version, dials, encoded
-        As for `question_table`.
-
-    Returns
-    -------
-    pyarrow.Table
-        With `ruleworld_data.io.rule_schema` of the dials.
-    """
-    check_name("split of rules", split, RULE_SPLITS)
-    spec = WorldSpec(scale, split, seed, version, dials)
-    start, stop = _range(start, stop, spec.num_rows("rules"))
-    world, schema = world_of(spec), rule_schema(dials)
-    tables, first = [], 0
-    for block in world.blocks.values():
-        low, high = max(start - first, 0), min(stop - first, len(block))
-        if low < high:
-            rows = np.arange(low, high)
-            in_paper = np.isin(rows, world.subset_rows.get(block.type, rows))
-            part = block.take(slice(low, high))
-            table = block_table(part, world, in_paper, schema=schema, version=version)
-            tables.append(table if encoded else decode(table, schema))
-        first += len(block)
-    if not tables:
-        return schema.empty_table()
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries()
-
-
-def _range(start: int, stop: int | None, rows: int) -> tuple[int, int]:
-    stop = rows if stop is None else stop
-    if not 0 <= start <= stop <= rows:
-        raise ValueError(f"rows [{start}, {stop}) are not in a table of {rows} rows")
-    return start, stop
+    """Return rules ``[start, stop)`` of a world, ``split="train"``, or of its held-out world; see `table`."""
+    return table("rules", WorldSpec(scale, split, seed, version, dials), start, stop)

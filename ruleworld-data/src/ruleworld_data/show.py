@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .generate import question_table, rule_table, world_of
+from .generate import table, world_of
 from .questions import training_text
 from .spec import WorldSpec, check_name
 
@@ -27,21 +28,19 @@ def rows_with_rules(config: str, spec: WorldSpec, start: int, n: int) -> list[di
     ValueError
         For an unknown name, or a start past the end.
     """
-    rows, split, place = spec.num_rows(config), spec.split, (spec.scale, spec.seed)
-    made: dict[str, Any] = {"version": spec.version, "dials": spec.dials}
+    rows, split = spec.num_rows(config), spec.split
     if start >= rows:
         raise ValueError(
             f"--start {start} is past the end: {config}, split {split}, scale {spec.scale} has {rows} rows"
         )
-    stop = min(rows, start + n)
+    shown = table(config, spec, start, min(rows, start + n)).to_pylist()
     if config == "rules":
-        return rule_table(split, *place, start, stop, **made).to_pylist()
-    questions = question_table(config, split, *place, start, stop, **made).to_pylist()
-    rules = rule_table("heldout" if split == "heldout" else "train", spec.drawn.scale, spec.seed, **made)
-    wanted = sorted({rule for row in questions for rule in row["gold_rule_ids"]})
+        return shown
+    rules = table("rules", replace(spec.drawn, split="heldout" if split == "heldout" else "train"))
+    wanted = sorted({rule for row in shown for rule in row["gold_rule_ids"]})
     gold = rules.filter(pc.is_in(rules.column("id"), pa.array(wanted, pa.int32())))
     by_id = {rule["id"]: rule for rule in gold.select(["id", "nl", "fol"]).to_pylist()}
-    return [row | {"rules": [by_id[rule] for rule in row["gold_rule_ids"]]} for row in questions]
+    return [row | {"rules": [by_id[rule] for rule in row["gold_rule_ids"]]} for row in shown]
 
 
 def row_text(row: dict[str, Any], form: str | None = None) -> str:

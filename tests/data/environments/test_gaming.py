@@ -60,11 +60,6 @@ def guess(view: View) -> str:
     return boxed(frequent_answers(view))
 
 
-def number(view: View) -> str:
-    """A number of the question."""
-    return boxed([(re.findall(r"\d+", view.question) or ["12"])[0]] * len(view.types))
-
-
 def names(view: View) -> list[str]:
     named = re.compile(r"(?:will be|will enter|enters?) (?:the )?([a-z ]+?)\.|(?:in|on|at) the ([a-z ]+?),")
     return [first or second for rule in view.rules for first, second in named.findall(rule)] or ["bridge"]
@@ -101,12 +96,7 @@ NOTHING = {
 # Policies that are lucky at times.
 LUCK = {
     "most frequent answer": guess,
-    "number of the question": number,
     "whole pool and a guess": lambda view: "\n".join(view.rules) + guess(view),
-    "first names of the pool": lambda view: boxed((names(view) * 8)[: len(view.types)]),
-    "box for every number": lambda view: " ".join(boxed([n]) for n in NUMBERS),
-    "steps that list numbers": steps(lambda view, i: " ".join(NUMBERS)),
-    "steps that repeat the question": steps(lambda view, i: view.question),
     "steps that quote the whole pool": steps(lambda view, i: " ".join(view.rules)),
 }
 

@@ -1,8 +1,6 @@
 """The search tool: what it finds, what it counts, and what it never says."""
 
-import math
 import re
-from collections import Counter
 
 import pytest
 from ruleworld_data.environments import EnvConfig, Episode, RewardWeights, instance
@@ -20,32 +18,9 @@ def pool_of(config, index):
     return [str(world.texts(config.form)[i]) for i in ids], world, ids
 
 
-def test_the_ranking_is_bm25s():
-    """Lucene's formula, over the statistics of the world."""
-    from Stemmer import Stemmer
-
-    stem = Stemmer("english").stemWords
-
-    def split(text):
-        return stem(re.findall(r"[a-z]+|\d+", text.lower()))
-
-    texts, world, _ = pool_of(CONFIG, 7)
-    documents = [split(text) for text in world.texts("nl")]
-    seen = Counter(word for words in documents for word in set(words))
-    mean = sum(map(len, documents)) / len(documents)
-
-    def value(query, text):
-        words = Counter(split(text))
-        length = 1.5 * (0.25 + 0.75 * sum(words.values()) / mean)
-        idf = {w: math.log(1 + (len(documents) - seen[w] + 0.5) / (seen[w] + 0.5)) for w in words}
-        return sum(idf[w] * words[w] / (words[w] + length) for w in split(query) if words[w])
-
-    query = "which tiny cats lose 3 strong horns"
-    expected = sorted(texts, key=lambda text: -value(query, text))
-    found = Episode.at(CONFIG, 7).find(query, k=20)
-    assert [round(value(query, text), 4) for text in found] == [
-        round(value(query, text), 4) for text in expected[:20]
-    ]
+def test_a_rule_is_found_by_its_own_words_first():
+    texts, _, _ = pool_of(CONFIG, 7)
+    assert all(Episode.at(CONFIG, 7).search(text).startswith(f"{text}\n") for text in texts[::10])
 
 
 def test_searches_are_counted_and_end():

@@ -157,8 +157,8 @@ def test_what_a_kill_left_is_taken_over(built, tmp_path, name):
     ("manifest", "arguments", "message"),
     [
         (None, {}, "is not empty and holds no build; choose a new or empty folder"),
-        (HEAD, {"seed": 1}, r"holds another build: seed 0 \(wanted 1\)"),
-        (HEAD | {"dials": {"hops": 6}}, {}, r"dials \{'hops': 6\} \(wanted None\)"),
+        (HEAD | {"shards": []}, {"seed": 1}, r"holds another build: seed 0 \(wanted 1\)"),
+        (HEAD | {"shards": [], "dials": {"hops": 6}}, {}, r"dials \{'hops': 6\} \(wanted None\)"),
         (HEAD, {}, "build.json is damaged"),
         (HEAD, {"jobs": True}, "jobs must be a positive integer, got True"),
     ],
@@ -238,7 +238,7 @@ def test_manifests_that_cannot_be_read(tmp_path, name, text, error, message):
     ("scale", "rules", "questions"), [("paper", 100_235, 111_200), ("full", 4_936_113, 3_377_737)]
 )
 def test_plans_cover_every_row_once(scale, rules, questions):
-    shards, totals = plan(scale), {}
+    shards, totals = plan(WorldSpec(scale)), {}
     assert len({shard.path for shard in shards}) == len(shards)
     for shard in shards:
         assert shard.start == totals.get((shard.config, shard.split), 0) < shard.stop

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import types
-import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,45 +126,3 @@ def test_hash_covers_every_file_of_the_package(tmp_path: Path) -> None:
         seen.add(code_hash())
     (package / "generate.py").rename(package / "generate_.py")
     assert len(seen | {code_hash()}) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("editable", [False, True])
-def test_installed_package_in_a_fresh_environment(run_python: Run, tmp_path: Path, editable: bool) -> None:
-    """Build and install as a user does; the other libraries come from this environment.
-
-    Run with: pytest -m slow tests/data/io/test_hook.py
-    """
-    project = tmp_path / "project"
-    shutil.copytree(SOURCE.parent, project)
-    venv.create(tmp_path / "venv", with_pip=True)
-    python = str(tmp_path / "venv" / "bin" / "python")
-    site_packages = next((tmp_path / "venv" / "lib").glob("python3*/site-packages"))
-    here = next(folder for folder in sys.path if folder.endswith("site-packages"))
-    (site_packages / "zz_libraries.pth").write_text(here + "\n")
-    install = ["install", "--quiet", "--no-deps", *(["--editable"] if editable else []), str(project)]
-    subprocess.run([python, "-m", "pip", *install], check=True)
-
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    code = """
-from datasets import load_dataset
-print(len(load_dataset("ruleworld", "multi_hop_3", scale="tiny", split="test")))
-import evaluate
-print(evaluate.load("ruleworld_em").compute(predictions=["\\\\boxed{1}"], references=[["1"]])["exact_match"])
-import ruleworld_data, _ruleworld_hook
-print(ruleworld_data.__file__, _ruleworld_hook.__file__)
-"""
-    result = subprocess.run(
-        [python, "-c", code],
-        cwd=outside,
-        env=environment | {"HF_HOME": str(tmp_path / "hf"), "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert result.returncode == 0, result.stderr
-    rows, score, places = result.stdout.strip().splitlines()
-    assert (rows, score) == ("50", "1.0")
-    root = project / "src" if editable else site_packages
-    assert places == f"{root / 'ruleworld_data' / '__init__.py'} {root / '_ruleworld_hook.py'}"

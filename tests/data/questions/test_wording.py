@@ -6,7 +6,7 @@ import re
 
 import pytest
 from ruleworld_data.generate import question_table, rule_table
-from ruleworld_data.questions import merge_templates
+from ruleworld_data.questions.wording import merge_templates
 from ruleworld_data.spec import VERSIONS
 
 

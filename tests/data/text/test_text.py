@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import runpy
-from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,12 +12,10 @@ from ruleworld_data.generate import rule_table
 from ruleworld_data.spec import Dials
 from ruleworld_data.text import (
     Fact,
-    ParsedRule,
     Query,
     parse_facts,
     parse_query,
-    parse_rule_fol,
-    parse_rule_nl,
+    parse_rule,
 )
 from ruleworld_data.verify import parse_rule_table
 from ruleworld_data.world import load_vocabulary
@@ -33,95 +30,6 @@ for name, preposition, article, goal in rows("environments.tsv"):
     AT[name] = f"{preposition} {article} {name}"
     TO[name] = f"{goal} {article} {name}"
 
-CHANGE = {"operator": "minus", "amount": 2}
-EXAMPLES = [
-    (
-        "Tiny_cat(A) => Has(Strong_horn, 14)",
-        "If A is a tiny cat, it has 14 strong horns.",
-        ParsedRule("entity2attr", entity="tiny cat", attribute="strong horn", amount=14),
-    ),
-    (
-        "Lose_Strong_fin(A, 1) => Drop_Mineral_scale(A, 2)",
-        "If A loses 1 strong fin, A will drop 2 mineral scales.",
-        ParsedRule(
-            "attrchange2attr",
-            trigger_attribute="strong fin",
-            trigger_operator="minus",
-            attribute="mineral scale",
-            **CHANGE,
-        ),
-    ),
-    (
-        "Attack(A, B) => Enter(B, Bridge)",
-        "If A attacks B, B will step onto the bridge.",
-        ParsedRule("action2env", action="attack", environment="bridge"),
-    ),
-    (
-        "Attack(A, B) => Drop_Stormy_bead(A, 2)",
-        "If A attacks B, A will drop 2 stormy beads.",
-        ParsedRule("action2attr", action="attack", role="actor", attribute="stormy bead", **CHANGE),
-    ),
-    (
-        "Attack(A, B) => Completely_numb(B)",
-        "If A attacks B, B will be completely numb.",
-        ParsedRule("action2state", action="attack", role="target", state="completely numb"),
-    ),
-    (
-        "Bridge(A) => Slightly_disappointed(A)",
-        "If A is on the bridge, A will be slightly disappointed.",
-        ParsedRule("env2state", environment="bridge", state="slightly disappointed"),
-    ),
-    (
-        "Deeply_hungry(A) => Lose_Crystalline_tongue(A, 2)",
-        "If A is deeply hungry, A will lose 2 crystalline tongues.",
-        ParsedRule("state2attr", state="deeply hungry", attribute="crystalline tongue", **CHANGE),
-    ),
-    (
-        "Bridge(A) & Deeply_hungry(A) => Lose_Strong_fin(A, 2)",
-        "If A is on the bridge and is deeply hungry, A will lose 2 strong fins.",
-        ParsedRule(
-            "place_state2attr", environment="bridge", state="deeply hungry", attribute="strong fin", **CHANGE
-        ),
-    ),
-    *(
-        (
-            f"Deeply_hungry(A){fol} => Instead_Lose_Strong_fin(A, {amount})",
-            f"If A is deeply hungry {nl}, A will lose {then}.",
-            ParsedRule(
-                "exception",
-                **guards,
-                state="deeply hungry",
-                attribute="strong fin",
-                **CHANGE | {"amount": amount},
-            ),
-        )
-        for fol, nl, then, amount, guards in (
-            (" & Tiny_cat(A)", "but is a tiny cat", "1 strong fin instead", 1, {"entity": "tiny cat"}),
-            (" & Bridge(A)", "but is on the bridge", "no strong fins", 0, {"environment": "bridge"}),
-            (
-                " & Tiny_cat(A) & Bridge(A)",
-                "and is a tiny cat but is on the bridge",
-                "2 strong fins instead",
-                2,
-                {"entity": "tiny cat", "environment": "bridge"},
-            ),
-        )
-    ),
-    *(
-        (
-            f"{word.capitalize()}_Strong_horn(A, {threshold}) => Deeply_hungry(A)",
-            f"If A has {word} than {things(threshold, 'strong horn')}, A will be deeply hungry.",
-            ParsedRule(
-                "count2state",
-                trigger_attribute="strong horn",
-                trigger_operator=operator,
-                threshold=threshold,
-                state="deeply hungry",
-            ),
-        )
-        for word, operator, threshold in (("more", "plus", 12), ("fewer", "minus", 1))
-    ),
-]
 ACT = ("action2env", "action2attr", "action2state")
 
 
@@ -179,11 +87,6 @@ def written(rule: dict, verbs: list[str]) -> tuple[str, str]:
     return f"{fol} => {then_fol}", f"If {nl}, {then_nl}."
 
 
-@pytest.mark.parametrize(("fol", "nl", "rule"), EXAMPLES)
-def test_the_published_examples_parse(fol, nl, rule):
-    assert parse_rule_fol(fol) == parse_rule_nl(nl) == rule
-
-
 @pytest.mark.parametrize("dials", [Dials(), Dials(conjunction=2, thresholds=True, exceptions=2)], ids=str)
 def test_every_row_of_a_table_says_its_columns_in_both_forms(dials):
     table, used = rule_table("train", "tiny", dials=dials), set()
@@ -194,9 +97,8 @@ def test_every_row_of_a_table_says_its_columns_in_both_forms(dials):
             for verb in re.findall(r"(?:Instead_|\b)([A-Z][a-z]+)_(?=[A-Z])", rule["fol"])
             if verb.lower() in SIGN
         ]
-        parts = ParsedRule(**{name: rule.get(name) for name in asdict(EXAMPLES[0][2])})
-        assert (rule["fol"], rule["nl"]) == written(asdict(parts), verbs)
-        assert parts == parse_rule_fol(rule["fol"]) == parse_rule_nl(rule["nl"])
+        assert (rule["fol"], rule["nl"]) == written(rule, verbs)
+        assert parse_rule("fol", rule["fol"])[0] == parse_rule("nl", rule["nl"])[0] == rule["type"]
         signs = [rule["trigger_operator"] if rule["type"] == "attrchange2attr" else None, rule["operator"]]
         assert [SIGN[verb] for verb in verbs] == [sign for sign in signs if sign]
         used.update(verbs[-1:])
@@ -222,7 +124,7 @@ def test_every_row_of_a_table_says_its_columns_in_both_forms(dials):
 )
 def test_other_fol_is_refused_by_name(text):
     with pytest.raises(ValueError, match="expected") as caught:
-        parse_rule_fol(text)
+        parse_rule("fol", text)
     premise, conclusion = text.split(" => ")[0], text.split(" => ")[-1]
     assert any(part in str(caught.value) for part in (repr(text), repr(premise), conclusion))
 
@@ -245,7 +147,7 @@ def test_other_fol_is_refused_by_name(text):
 )
 def test_other_english_is_refused(text):
     with pytest.raises(ValueError, match="expected"):
-        parse_rule_nl(text)
+        parse_rule("nl", text)
 
 
 def test_facts_and_queries():

@@ -9,9 +9,11 @@ from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.io import build, build_stats
 from ruleworld_data.scoring.answers import same_answer
 from ruleworld_data.spec import Dials, subtasks_of
-from ruleworld_data.text import parse_rule_fol, parse_rule_nl
+from ruleworld_data.text import parse_rule
+from ruleworld_data.verify import parse_rule_table
 from ruleworld_data.world import load_vocabulary, with_object
-from ruleworld_data.world.forms import FORMS, load_forms
+from ruleworld_data.world.forms import FORMS
+from ruleworld_data.world.names import all_names
 
 ALL = Dials(hops=5, conjunction=2, thresholds=True, exceptions=2)
 TEXTS = ["nl", "premise_nl", "conclusion_nl", "world_id"]
@@ -23,18 +25,16 @@ def dials(request):
 
 
 def test_no_two_things_share_a_name():
-    words, forms = load_vocabulary(), load_forms()
+    words, forms = load_vocabulary(), all_names()
     two, one = range(FORMS**2), range(FORMS)
-    names = Counter(forms.entity(i, form) for i in range(len(words.entities)) for form in two)
-    names += Counter(forms.state(i, form) for i in range(len(words.states)) for form in two)
+    names = Counter(forms.kind(i, form) for i in range(len(words.entities)) for form in two)
+    names += Counter(forms.mood(i, form) for i in range(len(words.states)) for form in two)
     for number in (0, 1):
-        names += Counter(
-            forms.attribute(i, form)[number] for i in range(len(words.attributes)) for form in two
-        )
+        names += Counter(forms.counted(i, form)[number] for i in range(len(words.attributes)) for form in two)
     names += Counter(forms.place(i, form).name for i in range(len(words.environments)) for form in one)
     for part in ("base", "third"):
         names += Counter(
-            getattr(forms.action(i, form), part) for i in range(len(words.actions)) for form in one
+            getattr(forms.verb(i, form), part) for i in range(len(words.actions)) for form in one
         )
         for sign, verbs in enumerate((words.minus, words.plus)):
             names += Counter(
@@ -46,17 +46,18 @@ def test_no_two_things_share_a_name():
 
 def test_a_pronoun_stands_before_the_particle():
     """One picks it up, and does not pick up it."""
-    forms = load_forms()
-    texts = [with_object(forms.action(i, form).third, "it") for i in range(100) for form in range(FORMS)]
+    forms = all_names()
+    texts = [with_object(forms.verb(i, form).third, "it") for i in range(100) for form in range(FORMS)]
     assert "picks it up" in texts and "hems it in" in texts
     assert not [text for text in texts if re.search(r" (?:up|out|off|down|along|away|together) it$", text)]
 
 
 def test_every_rule_is_read_back(dials):
-    rules = rule_table("train", "tiny", dials=dials).to_pylist()
+    table = rule_table("train", "tiny", dials=dials)
+    parse_rule_table(table)  # finds no two texts that differ
+    rules = table.to_pylist()
     assert len({rule["nl"] for rule in rules}) == len(rules)
     for rule in rules:
-        assert parse_rule_nl(rule["nl"]) == parse_rule_fol(rule["fol"])
         text = rule["nl"].lower()
         for first, again in (
             ("another creature", "the other creature"),
@@ -103,10 +104,10 @@ def test_only_texts_change(dials):
 def test_a_reading_or_a_refusal(text, reading):
     if reading is None:
         with pytest.raises(ValueError, match="cannot read"):
-            parse_rule_nl(text)
+            parse_rule("nl", text)
     else:
-        assert parse_rule_nl(text).type == reading
-        assert parse_rule_nl(text).trigger_operator in (None, "plus")
+        kind, premise, _ = parse_rule("nl", text)
+        assert kind == reading and premise.operator in (None, "plus")
 
 
 @pytest.mark.parametrize(

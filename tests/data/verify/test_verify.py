@@ -11,7 +11,7 @@ from ruleworld_data.io import build
 from ruleworld_data.spec import SCALES, SUBTASKS, Dials
 from ruleworld_data.verify import CHECKS, parse_rule_table, render_text, verify
 from ruleworld_data.verify.mentions import question_problems
-from ruleworld_data.verify.report import Findings
+from ruleworld_data.verify.report import Report
 from ruleworld_data.verify.rules import check_constraints
 from ruleworld_data.world import load_vocabulary, symbol
 
@@ -97,7 +97,7 @@ def test_signed_shards_of_another_shape(copy):
     copy.write("rules", "train", table.set_column(0, "id", ids))
     copy.write("multi_rule_3", "train", copy.rows("multi_rule_3", "train")[:-1])
     report = verify(copy.folder)
-    said = " ".join(report.check("files").examples)
+    said = " ".join(report["files"].examples)
     assert re.search(r"single_rule/mini.*: columns id .*template_id string, .*; expected .* fold int8", said)
     assert "column id holds 1 nulls" in said and re.search(
         r"multi_rule_3/train-.*: 19 rows, expected 20", said
@@ -194,9 +194,9 @@ BROKEN = [
 def test_rules_that_break_a_constraint(check, texts, said):
     fol = re.sub(r"\bS\b", "Deeply_sad(A)", texts).split("; ")
     base = parse_rule_table(pa.table({"id": pa.array(range(len(fol)), pa.int32()), "fol": fol}))
-    findings = Findings()
-    check_constraints(base, findings)
-    assert said in " | ".join(findings[check].examples), findings[check]
+    report = Report()
+    check_constraints(base, report)
+    assert said in " | ".join(report[check].examples), report[check]
 
 
 def test_circular_rules_end_before_the_solvers(copy):
@@ -213,8 +213,8 @@ def test_circular_rules_end_before_the_solvers(copy):
         spare[column] = spare[column].replace("<", "")
     copy.write("rules", "train", rows)
     report = verify(copy.folder)
-    assert first["attribute"] in report.check("C3").examples[0]
-    assert report.check("C9_full_clingo").status == "skip"
+    assert first["attribute"] in report["C3"].examples[0]
+    assert report["C9_full_clingo"].status == "skip"
 
 
 def test_a_heldout_rule_that_is_not(copy):

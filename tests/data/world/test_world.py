@@ -6,40 +6,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from ruleworld_data.generate import rule_table
-from ruleworld_data.spec import RULE_TYPES, WorldSizes
+from ruleworld_data.spec import WorldSizes
 from ruleworld_data.world import build_world
-
-WORLDS = [
-    ("train", "tiny", 0),
-    ("heldout", "tiny", 0),
-    ("train", "paper", 0),
-    pytest.param(("train", "full", 0), marks=pytest.mark.slow),
-]
-
-
-@pytest.fixture(scope="module", params=WORLDS, ids=lambda world: "-".join(map(str, world)))
-def world(request):
-    """Return the scale and the rule table, split by type."""
-    split, scale, seed = request.param
-    table = rule_table(split, scale, seed)
-    return scale, table, {t: table.filter(pc.equal(table["type"], t)) for t in RULE_TYPES}
-
-
-def rows_of(table: pa.Table, *columns: str):
-    return zip(*(table[column].to_pylist() for column in columns or table.column_names), strict=True)
-
-
-def test_routes_are_one_to_one(world):
-    blocks = world[2]
-    places = blocks["action2env"]["environment"].to_pylist()
-    states = blocks["env2state"]["state"].to_pylist() + blocks["action2state"]["state"].to_pylist()
-    assert len(set(places)) == len(places) and len(set(states)) == len(states)
-    assert set(places) == set(blocks["env2state"]["environment"].to_pylist())
-    assert all(
-        {role for a, role in rows_of(blocks[t], "action", "role") if a == action} == {"actor", "target"}
-        for t in ("action2attr", "action2state")
-        for action in set(blocks["action2env"]["action"].to_pylist())
-    )
 
 
 @pytest.mark.parametrize(

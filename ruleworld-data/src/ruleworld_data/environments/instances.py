@@ -40,7 +40,7 @@ class Instance(NamedTuple):
     metadata: dict[str, Any]
 
 
-def instance(config: EnvConfig, index: int, template: Template | None = None) -> Instance:
+def instance(config: EnvConfig, index: int) -> Instance:
     """Return one instance of an environment.
 
     Parameters
@@ -49,15 +49,11 @@ def instance(config: EnvConfig, index: int, template: Template | None = None) ->
     index : int
         From 0 on, without end. Neighbours share a world, and its worlds are kept: orders that stay near each other are
         fast.
-    template : Template, optional
-        How a model with a prompt of its own is asked: section ``answer`` where the rules are in the prompt, ``search``
-        where they are looked up. Else the package's.
 
     Raises
     ------
     ValueError
-        If the index is not a whole number from 0 on, the configuration asks for more than a world has, or the template
-        lacks the section.
+        If the index is not a whole number from 0 on, or the configuration asks for more than a world has.
     """
     check_count("index", index)
     world, subtask, row = place_of(config, index)
@@ -78,10 +74,10 @@ def instance(config: EnvConfig, index: int, template: Template | None = None) ->
     if config.access == "prompt":
         pool = world.pool(row, config)
         rules = world.texts(config.form)[pool].tolist()
-        prompt = (template or answer_template(config.version)).render("answer", config.form, question, rules)
+        prompt = answer_template(config.version).render("answer", config.form, question, rules)
     else:
-        own, how = search_template(config.version, config.access)
-        prompt = (template or own).render("search", config.form, question, [how])
+        template, how = search_template(config.version, config.access)
+        prompt = template.render("search", config.form, question, [how])
     answer = training_text(row, config.form, search_token=None)  # type: ignore[arg-type]
     return Instance(prompt.text, answer, metadata)
 

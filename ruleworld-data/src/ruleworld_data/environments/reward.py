@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..scoring import Score, score_output
 from ..world import load_vocabulary
-from ..world.forms import other_names
+from ..world.names import other_names
 from .instances import SCHEMA
 
 __all__ = ["Reward", "read_metadata", "score"]

@@ -62,29 +62,23 @@ class Episode:
         world, _, row = place_of(self.config, self.metadata["index"])
         return world, np.sort(world.pool(row, self.config))
 
-    def find(self, query: object, k: int | None = None) -> list[str]:
-        """Search once: the best ``k`` rules of the pool (``top_k`` of the configuration), best first.
+    def search(self, query: object) -> str:
+        """Search once and return what the model reads: the best rules, one a line, or why there are none.
 
         A query of any kind is answered: one without a known word finds nothing, as does one too many.
         """
-        k = self.config.top_k if k is None else check_count("k", k, least=1)
         self.searches += 1
         if self.searches > self.config.max_searches:
-            return []
+            return NO_MORE
         world, pool = self._pool
         engine = _bm25(world, self.config.form)
         text = query[:LONGEST_QUERY] if isinstance(query, str) else ""
         terms = engine.get_tokens_ids(_terms()(text))
         if not terms:
-            return []
+            return NOTHING
         scores = np.round(engine.get_scores_from_ids(terms), 9)[pool]
-        best = np.lexsort((pool, -scores))[:k]
-        return world.texts(self.config.form)[pool[best[scores[best] > 0]]].tolist()
-
-    def search(self, query: object) -> str:
-        """Search once and return what the model reads: rules, one a line, or why there are none."""
-        rules = self.find(query)
-        return "\n".join(rules) or (NO_MORE if self.searches > self.config.max_searches else NOTHING)
+        best = np.lexsort((pool, -scores))[: self.config.top_k]
+        return "\n".join(world.texts(self.config.form)[pool[best[scores[best] > 0]]]) or NOTHING
 
     def step(self, text: str) -> tuple[str, Reward | None]:
         """Take a turn of a model that searches by ``<search>words</search>`` at the end of what it writes.

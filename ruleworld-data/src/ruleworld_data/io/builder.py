@@ -8,7 +8,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from typing import Any
 
 import datasets
@@ -98,11 +97,6 @@ class RuleWorldConfig(datasets.BuilderConfig):
         full = rule_schema(self.spec.dials) if self.name == "rules" else QUESTION_SCHEMA
         return pa.schema(self._columns(full))
 
-    def in_form(self, table: pa.Table) -> pa.Table:
-        """Return rows of the generator in the chosen form."""
-        schema = self.schema()
-        return table.select(schema.names).cast(schema)
-
     def _columns(self, fields: Iterable[pa.Field]) -> list[pa.Field]:
         """Leave out the texts of the other form, in lists of structs too."""
         other = {"nl": "fol", "fol": "nl"}.get(self.form)
@@ -161,13 +155,12 @@ class RuleWorld(datasets.ArrowBasedBuilder):
         return generators
 
     def _generate_tables(self, split: str, ranges: list[tuple[int, int]]) -> Iterator[tuple[Any, pa.Table]]:
-        from ruleworld_data.generate import question_table, rule_table
+        from ruleworld_data.generate import table
 
-        spec = self.config.spec
-        make = rule_table if self.config.name == "rules" else partial(question_table, self.config.name)
+        spec, schema = replace(self.config.spec, split=split), self.config.schema()
         for shard, (start, stop) in enumerate(ranges):
-            table = make(split, spec.scale, spec.seed, start, stop, version=spec.version, dials=spec.dials)
-            yield datasets.builder.Key(shard, start), self.config.in_form(table)
+            rows = table(self.config.name, spec, start, stop)
+            yield datasets.builder.Key(shard, start), rows.select(schema.names).cast(schema)
 
 
 def shard_ranges(rows: int) -> list[tuple[int, int]]:

@@ -77,18 +77,17 @@ def build(
     """
     spec = WorldSpec(scale, seed=seed, version=version, dials=dials)
     check_count("jobs", jobs, 1)
-    shards = plan(scale, seed, version, dials)
+    shards = plan(spec)
     if ray:
         _build_on_ray(ray, out, spec, len(shards), progress)
-    folder, head = Path(out), _head(spec)
+    folder, head = Path(out), {"format": FORMAT} | spec.to_dict()
     manifest = _check_is_ours(folder, head)
     if part is not None:
         shards = shards[part[0] - 1 :: part[1]]
     entries: dict[str, dict[str, Any]] = {}
 
     def add(shard: Shard, body: bytes, done: str) -> None:
-        entry = {name: getattr(shard, name) for name in ("path", "config", "split", "rows")}
-        entries[shard.path] = entry | {"bytes": len(body), "sha256": sha256(body).hexdigest()}
+        entries[shard.path] = shard.entry | {"bytes": len(body), "sha256": sha256(body).hexdigest()}
         progress(len(entries), len(shards), f"{done} {shard.path}")
 
     # A finished build tells the digests, so that a shard that was damaged is made again.
@@ -117,18 +116,6 @@ def build(
     return manifest
 
 
-def _head(spec: WorldSpec) -> dict[str, Any]:
-    """Return what a manifest says of the whole build."""
-    head = {
-        "format": FORMAT,
-        "generator_version": spec.generator,
-        "scale": spec.scale,
-        "seed": spec.seed,
-    }
-    turned = spec.dials.to_dict()
-    return head | {"dials": turned} if turned else head
-
-
 def _check_is_ours(folder: Path, head: dict[str, Any]) -> dict[str, Any]:
     """Return the manifest of a finished build, and nothing of an unfinished one, a new or an empty folder."""
     if folder.is_file() or "".join(folder.parts[:1]).endswith(":"):  # as s3://bucket
@@ -137,14 +124,14 @@ def _check_is_ours(folder: Path, head: dict[str, Any]) -> dict[str, Any]:
     names = [path.name for path in folder.iterdir()] if folder.exists() else []
     for path in (folder / MANIFEST, folder / STARTED):
         if path.is_file():
-            held = _parse(path.read_bytes(), path)
+            held = _read(path)
             keys = [*head, *({"dials"} - head.keys())]
             differs = [
                 f"{k} {held.get(k)!r} (wanted {head.get(k)!r})" for k in keys if held.get(k) != head.get(k)
             ]
             if differs:
                 raise ValueError(f"{folder} holds another build: {', '.join(differs)}; choose another folder")
-            return _check_manifest(held, path) if path.name == MANIFEST else {}
+            return held if path.name == MANIFEST else {}
     if not all(name.startswith(".") and name.endswith(PART) for name in names):  # of a writer, maybe killed
         raise ValueError(f"{folder} is not empty and holds no build; choose a new or empty folder")
     return {}
@@ -196,9 +183,9 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     path, started = folder / MANIFEST, folder / STARTED
     if path.is_file():
-        return _check_manifest(_parse(path.read_bytes(), path), path)
+        return _read(path)
     if started.is_file():
-        spec = world_spec(_parse(started.read_bytes(), started), started)
+        spec = world_spec(_read(started), started)
         raise FileNotFoundError(
             f"{folder} is an unfinished build; finish it with: {build_command(folder, spec)}"
         )
@@ -207,22 +194,17 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     )
 
 
-def _check_manifest(manifest: dict[str, Any], path: object) -> dict[str, Any]:
-    if manifest.get("format") != FORMAT or not isinstance(manifest.get("shards"), list):
-        raise ValueError(f"{path} is damaged; build the folder again")
-    return manifest
-
-
 def _dump(values: dict[str, Any]) -> bytes:
     return (json.dumps(values, indent=1) + "\n").encode()
 
 
-def _parse(body: bytes, path: object) -> dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(body)
+        values = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         values = None
-    if not isinstance(values, dict):
+    listed = isinstance(values, dict) and (path.name != MANIFEST or isinstance(values.get("shards"), list))
+    if not listed or values.get("format") != FORMAT:
         raise ValueError(f"{path} is damaged; remove the folder and build it again, or choose another")
     return values
 
@@ -265,10 +247,11 @@ def read_build(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     manifest = read_manifest(folder)
     spec = world_spec(manifest, folder / MANIFEST)
-    planned = plan(spec.scale, spec.seed, spec.version, spec.dials)
-    keys = ("path", "config", "split", "rows")
-    listed = [isinstance(entry, dict) and [entry.get(key) for key in keys] for entry in manifest["shards"]]
-    if listed != [[getattr(shard, key) for key in keys] for shard in planned]:
+    planned = [shard.entry for shard in plan(spec)]
+    listed = [
+        isinstance(entry, dict) and {k: entry.get(k) for k in planned[0]} for entry in manifest["shards"]
+    ]
+    if listed != planned:
         raise ValueError(f"{folder / MANIFEST} does not list the shards of such a build; {_AGAIN}")
     for entry in manifest["shards"]:
         path = folder / entry["path"]

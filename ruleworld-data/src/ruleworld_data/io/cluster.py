@@ -17,7 +17,6 @@ def run_on_ray(
     work: Callable[[int, int], object],
     units: int,
     progress: Callable[[int, int], None],
-    cpus: int = 1,
 ) -> None:
     """Run ``work(i, n)`` for every shard i of n; what a lost node was at, another does again.
 
@@ -31,8 +30,6 @@ def run_on_ray(
         How many units there are: there are no more shards than that.
     progress : callable
         Called with the shards that are done and all shards.
-    cpus : int
-        CPUs of a task.
 
     Raises
     ------
@@ -58,8 +55,8 @@ def run_on_ray(
     try:
         # A task that raises is not tried again: the same input raises again. One whose node dies is, but one that
         # kills its own process would do so for ever.
-        task = ray.remote(num_cpus=cpus, max_retries=RETRIES, retry_exceptions=False)(work)
-        total = max(1, min(units, SHARDS_PER_CPU * int(ray.cluster_resources().get("CPU", 1)) // cpus))
+        task = ray.remote(num_cpus=1, max_retries=RETRIES, retry_exceptions=False)(work)
+        total = max(1, min(units, SHARDS_PER_CPU * int(ray.cluster_resources().get("CPU", 1))))
         waiting = [task.remote(number, total) for number in range(1, total + 1)]
         while waiting:
             done, waiting = ray.wait(waiting)

@@ -7,6 +7,7 @@ part, and of no name there is ever more than one.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -31,7 +32,8 @@ def part_of(path: Path, folder: bool = False) -> Iterator[Path]:
             if not folder:
                 raise
             continue  # another writer has renamed or removed it since it was made
-        _lock(handle)
+        with suppress(OSError):  # on a file system that has no locks, two writers of one name must not meet
+            fcntl.flock(handle, fcntl.LOCK_EX)
         if _is_at(handle, part):
             break
         os.close(handle)  # the writer that was waited for has renamed or removed it
@@ -45,14 +47,6 @@ def part_of(path: Path, folder: bool = False) -> Iterator[Path]:
         if _is_at(handle, part):
             shutil.rmtree(part) if folder else part.unlink()
         os.close(handle)
-
-
-def _lock(handle: int) -> None:
-    """Wait for a file or folder; on a file system that has no locks, two writers of one name must not meet."""
-    with suppress(OSError):
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX)
 
 
 def _is_at(handle: int, path: Path) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
 
 from tqdm import tqdm
 
@@ -19,23 +18,13 @@ class Progress:
         What is counted, in the plural; empty for stages.
     total : int
         How many there are, where `step` counts them.
-    quiet : bool
-        Print nothing.
-    stream : text file, optional
-        Default: standard error.
     """
 
-    def __init__(
-        self, unit: str, total: int = 0, *, quiet: bool = False, stream: TextIO | None = None
-    ) -> None:
-        self.failed = 0
-        stream = stream or sys.stderr
-        live = stream.isatty()
+    def __init__(self, unit: str, total: int = 0) -> None:
+        self.failed, live = 0, sys.stderr.isatty()
         self._bar = tqdm(
             total=total or None,
             unit=f" {unit}" if unit else "",
-            file=stream,
-            disable=quiet,
             mininterval=0.1 if live else PLAIN_SECONDS,
             maxinterval=10 if live else PLAIN_SECONDS,
             leave=bool(unit),

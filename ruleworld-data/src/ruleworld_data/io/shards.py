@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..generate import num_rows, question_table, rule_table
+from ..generate import table
 from ..questions.parallel import BLOCK_ROWS
-from ..spec import PAPER_POINT, RULE_SPLITS, VERSION, Dials, WorldSpec, splits_of, subtasks_of
+from ..spec import RULE_SPLITS, WorldSpec, splits_of, subtasks_of
 
 METADATA_KEY = "ruleworld"
 
@@ -31,14 +32,15 @@ class Shard:
     """Rows ``[start, stop)`` of one split of one configuration, and the file they go to."""
 
     config: str
-    split: str
-    scale: str
-    seed: int
+    spec: WorldSpec
     start: int
     stop: int
     path: str
-    version: str = VERSION
-    dials: Dials = PAPER_POINT
+
+    @property
+    def split(self) -> str:
+        """Name of the split."""
+        return self.spec.split
 
     @property
     def rows(self) -> int:
@@ -46,34 +48,35 @@ class Shard:
         return self.stop - self.start
 
     @property
+    def entry(self) -> dict[str, Any]:
+        """What a manifest says of it, whatever its bytes are."""
+        return {"path": self.path, "config": self.config, "split": self.split, "rows": self.rows}
+
+    @property
     def fingerprint(self) -> str:
         """What the file's metadata must say for the file to count as this shard."""
-        values = asdict(self) | {"dials": self.dials.to_dict()}
-        if not values["dials"]:
-            del values["dials"]
-        return json.dumps({"generator": f"{values.pop('version')}.0", **values}, sort_keys=True)
+        values = {name: value for name, value in vars(self).items() if name != "spec"} | self.spec.to_dict()
+        return json.dumps(
+            {"generator": values.pop("generator_version"), "split": self.split, **values}, sort_keys=True
+        )
 
     def make(self) -> bytes:
         """Generate the rows and return the file."""
-        place = (self.split, self.scale, self.seed, self.start, self.stop)
-        if self.config == "rules":
-            table = rule_table(*place, version=self.version, dials=self.dials, encoded=True)
-        else:
-            table = question_table(self.config, *place, version=self.version, dials=self.dials, encoded=True)
+        rows = table(self.config, self.spec, self.start, self.stop, encoded=True)
         sink = pa.BufferOutputStream()
         with pq.ParquetWriter(
             sink,
-            table.schema,
+            rows.schema,
             compression="zstd",
             compression_level=3,
-            use_dictionary=[name for name in _DICTIONARY if name.split(".")[0] in table.column_names],
+            use_dictionary=[name for name in _DICTIONARY if name.split(".")[0] in rows.column_names],
             column_encoding=_RULE_ENCODING if self.config == "rules" else {"id": "DELTA_BYTE_ARRAY"},
             dictionary_pagesize_limit=1 << 29,
             data_page_size=8 << 20,  # long pages: clauses recur, and zstd sees one page at a time
             write_statistics=False,
             store_schema=False,
         ) as writer:
-            writer.write_table(table, row_group_size=BLOCK_ROWS)
+            writer.write_table(rows, row_group_size=BLOCK_ROWS)
             writer.add_key_value_metadata({METADATA_KEY: self.fingerprint})
         return sink.getvalue().to_pybytes()
 
@@ -101,19 +104,18 @@ def parse_shard(text: str) -> tuple[int, int]:
     raise ValueError(f"--shard must be i/n with 1 <= i <= n, such as 2/16, got {text!r}")
 
 
-def plan(scale: str, seed: int = 0, version: str = VERSION, dials: Dials = PAPER_POINT) -> list[Shard]:
-    """List the shards of a build, split by split."""
-    WorldSpec(scale, seed=seed, version=version, dials=dials)
+def plan(spec: WorldSpec) -> list[Shard]:
+    """List the shards of a build of all splits, split by split."""
     tables = [("rules", split) for split in RULE_SPLITS]
-    tables += [(subtask, split) for split in splits_of(version) for subtask in subtasks_of(dials)]
+    tables += [(subtask, split) for split in splits_of(spec.version) for subtask in subtasks_of(spec.dials)]
     shards = []
     for config, split in tables:
-        rows = num_rows(config, split, scale, seed, version=version, dials=dials)
+        own = replace(spec, split=split)
+        rows = own.num_rows(config)
         count = -(-rows // BLOCK_ROWS)
         for i in range(count):
             path = f"{config}/{split}-{i:05d}-of-{count:05d}.parquet"
-            start, stop = rows * i // count, rows * (i + 1) // count
-            shards.append(Shard(config, split, scale, seed, start, stop, path, version, dials))
+            shards.append(Shard(config, own, rows * i // count, rows * (i + 1) // count, path))
     return shards
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pyarrow.compute as pc
 
 from ..show import table_text
 from ..spec import CHAINS, EXTRA_TYPES, RULE_SPLITS, RULE_TYPES, splits_of, subtasks_of
-from ..world.forms import load_forms
+from ..world.names import name_words
 from .builds import read_build, world_spec
 from .shards import read_shard
 
@@ -28,7 +27,7 @@ class BuildStats:
     Attributes
     ----------
     built : dict
-        What was built, as ``generator_version``, ``scale``, ``seed`` and ``dials``, and its size in ``bytes``.
+        What was built, as in the manifest, with its ``dials`` and its size in ``bytes``.
     rules : DataFrame
         Rules by type and split, all of them last.
     questions : DataFrame
@@ -38,21 +37,17 @@ class BuildStats:
         searches by words are judged.
     skeletons : DataFrame
         Questions that are one chain, by sub-task, skeleton and split.
-    chains : DataFrame
-        The same by sub-task and split: different chains of rules (without the rule of the initial count), how often
-        the most frequent one comes, different first rules and answers.
     """
 
     built: dict[str, Any]
     rules: pd.DataFrame
     questions: pd.DataFrame
     skeletons: pd.DataFrame
-    chains: pd.DataFrame
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """The four tables by name."""
-        return {name: getattr(self, name) for name in ("rules", "questions", "skeletons", "chains")}
+        """The three tables by name."""
+        return {name: getattr(self, name) for name in ("rules", "questions", "skeletons")}
 
     def texts(self) -> dict[str, str]:
         """Return the tables as text, see `ruleworld_data.show.table_text`."""
@@ -83,7 +78,7 @@ def build_stats(folder: str | Path) -> BuildStats:
     manifest = read_build(folder)
     spec = world_spec(manifest)
     splits = splits_of(spec.version)
-    rules, questions, skeletons, chains = [], [], [], []
+    rules, questions, skeletons = [], [], []
     for shard in manifest["shards"]:
         config, split, path = shard["config"], shard["split"], folder / shard["path"]
         if config == "rules":
@@ -92,9 +87,7 @@ def build_stats(folder: str | Path) -> BuildStats:
                 for kind, n in _counts(read_shard(path, ["type"])["type"])
             ]
             continue
-        table = read_shard(
-            path, ["question", "answer_types", "skeleton", "answers", "gold_rule_ids", "n_hops"]
-        )
+        table = read_shard(path, ["question", "answer_types", "skeleton"])
         characters = pc.sum(pc.utf8_length(table["question"])).as_py() or 0
         types = dict(_counts(pc.list_flatten(table["answer_types"])))
         row = {"questions": config, "split": split, "n": shard["rows"], "characters": characters}
@@ -102,13 +95,11 @@ def build_stats(folder: str | Path) -> BuildStats:
         if not config.startswith(("multi_rule", "compare")):
             chain = {"sub-task": config, "split": split}
             skeletons += [chain | {"skeleton": name, "n": n} for name, n in _counts(table["skeleton"])]
-            chains.append(chain | {"questions": shard["rows"]} | _diversity(table))
     # The paper's types are listed where there are none of them, too.
     rules += [{"rules": kind, "split": split, "n": 0} for kind in RULE_TYPES for split in RULE_SPLITS]
     order = {name: i for i, name in enumerate((*RULE_TYPES, *EXTRA_TYPES, *subtasks_of(spec.dials)))}
     rules.sort(key=lambda row: order[row["rules"]])
     skeletons.sort(key=lambda row: (order[row["sub-task"]], row["skeleton"]))
-    chains.sort(key=lambda row: order[row["sub-task"]])
     kinds, asked = _by_split(rules, ["rules"], RULE_SPLITS), _by_split(questions, ["questions"], splits)
     kinds.loc["all"], asked.loc["all"] = kinds.sum(), asked.sum()
     whole = pd.DataFrame(questions).drop(columns="split").groupby("questions").sum()
@@ -118,12 +109,10 @@ def build_stats(folder: str | Path) -> BuildStats:
     words["all"] = words.mean()
     asked["characters"] = whole["characters"] / whole["n"]
     return BuildStats(
-        {name: manifest[name] for name in ("generator_version", "scale", "seed")}
-        | {"dials": spec.dials.to_dict(), "bytes": sum(shard["bytes"] for shard in manifest["shards"])},
+        {"dials": {}, **spec.to_dict(), "bytes": sum(shard["bytes"] for shard in manifest["shards"])},
         kinds.reset_index(),
         asked.join(answers.div(answers.sum(axis=1), axis=0)).join(words.rename("shared words")).reset_index(),
         _by_split(skeletons, ["sub-task", "skeleton"], splits).reset_index(),
-        pd.DataFrame(chains),
     )
 
 
@@ -170,19 +159,4 @@ def _shared_words(folder: Path, shards: list[dict[str, Any]]) -> dict[str, float
 
 def _names_in(text: str) -> set[str]:
     """Return the words of a text that names of things are made of."""
-    return {word for word in re.findall(r"[a-z]+", text.lower()) if word in load_forms().words}
-
-
-def _diversity(table: pa.Table) -> dict[str, int]:
-    columns = (table[name].to_pylist() for name in ("gold_rule_ids", "n_hops", "skeleton"))
-    # Where the state is asked that a count gives, the rule of the count is the first.
-    chains = Counter(
-        tuple(rules[skeleton.startswith("entity2attr>") : n])
-        for rules, n, skeleton in zip(*columns, strict=True)
-    )
-    return {
-        "chains": len(chains),
-        "most frequent": max(chains.values()),
-        "first rules": len({chain[0] for chain in chains}),
-        "answers": pc.count_distinct(pc.list_flatten(table["answers"])).as_py(),
-    }
+    return {word for word in re.findall(r"[a-z]+", text.lower()) if word in name_words()}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..generate import question_table, rule_table
+from ..generate import table
 from ..pools import pool_rules, question_pool
 from ..prompts import answer_template, with_refusal
 from ..questions import boxed
@@ -92,14 +92,11 @@ class TaskOptions:
     @property
     def rule_table(self) -> Any:
         """The rules of the split's world, a pyarrow.Table."""
-        return _rule_table(replace(self.spec, split="heldout" if self.split == "heldout" else "train"))
+        return _rules(replace(self.spec, split="heldout" if self.split == "heldout" else "train"))
 
     def question_table(self, subtask: str) -> Any:
         """Return the questions of a sub-task, a pyarrow.Table."""
-        spec = self.spec
-        return question_table(
-            subtask, spec.split, spec.scale, spec.seed, version=spec.version, dials=spec.dials
-        )
+        return table(subtask, self.spec)
 
 
 def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[str, Any]]:
@@ -124,9 +121,9 @@ def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[s
     """
     options = options or TaskOptions()
     options = replace(options, dials=str(options.spec.dials.reaching(subtask)))
-    table = options.question_table(subtask)
     columns = ["id", "subtask", "world_id", "question", "answers", "gold_rule_ids"]
-    return [row | ask(row, options) for row in table.select(columns).to_pylist()]
+    rows = options.question_table(subtask).select(columns).to_pylist()
+    return [row | ask(row, options) for row in rows]
 
 
 def ask(row: Mapping[str, Any], options: TaskOptions) -> dict[str, Any]:
@@ -148,8 +145,8 @@ def ask(row: Mapping[str, Any], options: TaskOptions) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=2)
-def _rule_table(spec: WorldSpec) -> Any:
-    return rule_table(spec.split, spec.scale, spec.seed, version=spec.version, dials=spec.dials)
+def _rules(spec: WorldSpec) -> Any:
+    return table("rules", spec)
 
 
 def output_scores(output: str, answers: Sequence[str]) -> dict[str, float]:

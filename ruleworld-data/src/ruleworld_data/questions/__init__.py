@@ -5,14 +5,5 @@ a clause of a parallel question. `training_text` writes a question's proof as a 
 """
 
 from .target import SEARCH_TOKEN, boxed, training_text
-from .wording import QuestionTemplate, clause_templates, merge_templates, question_templates
 
-__all__ = [
-    "SEARCH_TOKEN",
-    "QuestionTemplate",
-    "boxed",
-    "clause_templates",
-    "merge_templates",
-    "question_templates",
-    "training_text",
-]
+__all__ = ["SEARCH_TOKEN", "boxed", "training_text"]

@@ -56,7 +56,7 @@ class Scene:
             self.facts = [f"{self.symbols['entity'][subject]}(x)"]
         else:
             attribute, count = stated
-            things = f"{count} {names.plural_of(attribute, self._form('stated'))}"
+            things = f"{count} {names.counted(attribute, self._form('stated'))[1]}"
             self.who, a_who = "creature", self.texts["phrases"]["stated"].format(things=things)
             self.facts = [self._has(attribute, count)]
         self.slots = {
@@ -158,10 +158,14 @@ class Scene:
             self._reach_state(
                 hop, "State(x, ?, In)", "state_of_arrival" if self.steps else "state_of_environment"
             )
-        elif rule_type == "count2state":
-            self._pass_threshold(hop)
+        elif rule_type == "count2state":  # a count that a rule has just told
+            (nl, fol), word = self.premise, COMPARED[hop["trigger_operator"]].lower()
+            self.premise = (f"{nl}, {word} than {hop['threshold']}", fol)
+            attribute = self.symbols["attribute"][hop["trigger_attribute"]]
+            self._reach_state(hop, f"State(x, ?, Has, {attribute})", "state_of_count")
         elif rule_type == "place_state2attr":
-            self._join_premises(hop)
+            atom = f"{self.symbols['state'][hop['state']]}(x)"
+            self.premise = (f"{self.place[0]} and is {self.state}", f"{self.place[1]}{AND}{atom}")
             self._change(hop, per_unit=False)
         else:
             self._change(hop, per_unit=rule_type == "attrchange2attr")
@@ -189,19 +193,6 @@ class Scene:
         self._step(hop, f"{self._subject()} is {state}", fact, f"the {self.who} is {state}")
         self.state = state
         self.ask, self.query, self.answer = ask, query, self.names.state[hop["state"]]
-
-    def _pass_threshold(self, hop: Hop) -> None:
-        """Feel what a count gives that a rule has just told."""
-        (nl, fol), word = self.premise, COMPARED[hop["trigger_operator"]].lower()
-        self.premise = (f"{nl}, {word} than {hop['threshold']}", fol)
-        attribute = self.symbols["attribute"][hop["trigger_attribute"]]
-        self._reach_state(hop, f"State(x, ?, Has, {attribute})", "state_of_count")
-
-    def _join_premises(self, hop: Hop) -> None:
-        """Let the place and the state of a rule meet as the premise."""
-        state = hop["state"]
-        atom = f"{self.symbols['state'][state]}(x)"
-        self.premise = (f"{self.place[0]} and is {self.state}", f"{self.place[1]}{AND}{atom}")
 
     def _change(self, hop: Hop, *, per_unit: bool) -> None:
         """Change an attribute; a trigger is linear, each unit of the change that fires it has the rule's effect."""
@@ -278,7 +269,7 @@ class Scene:
 
     def give_up(self, attribute: int, initial: int | None, giver: int) -> None:
         """Close with what no rule says: how many of an attribute there are at first, or what changes their number."""
-        plural = self.names.plural_of(attribute, self._form("asked"))
+        plural = self.names.counted(attribute, self._form("asked"))[1]
         unknown = self._has(attribute, UNKNOWN).replace("Has", "Changed")
         if initial is None:
             ids, nl, fol, state = self.steps.pop()
@@ -294,7 +285,7 @@ class Scene:
         self._ask_count(attribute, UNKNOWN)
 
     def _ask_count(self, attribute: int, answer: int | str) -> None:
-        self.slots["plural"] = self.names.plural_of(attribute, self._form("asked"))
+        self.slots["plural"] = self.names.counted(attribute, self._form("asked"))[1]
         self.ask, self.query, self.answer = "count", self._has(attribute, "?"), str(answer)
         if self.changed:
             self.ask, self.query = "changed", self.query.replace("Has", "Changed")

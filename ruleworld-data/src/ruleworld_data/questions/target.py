@@ -67,7 +67,7 @@ def worded(answer: str, text: str) -> str:
 
     With the dial `words` the gold answer is a term's usual name, which the rules of a question need not use.
     """
-    from ..world.forms import other_names  # with numpy, which a scorer seldom needs
+    from ..world.names import other_names  # with numpy, which a scorer seldom needs
 
     plain = re.sub("[^a-z]", " ", text.lower())  # as other names are, but as long as the text
     names = (name.replace(" ", " +") for name in (answer, *other_names().get(answer, ())))

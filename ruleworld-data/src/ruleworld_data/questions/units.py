@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from ..world import Ints, Stream, World, keyed_integers, mix
 from ..world.arrays import MAX_COUNT, MAX_UNITS, MIN_COUNT
-from .exceptions import applying
 from .skeletons import Skeleton, chains, group
 
 SHARES = {
@@ -170,7 +169,7 @@ class UnitSource:
         if "env2state" in path:
             block = self.world.blocks["env2state"]
             places = block["environment"][self._rows[path.index("env2state")]]
-        found = applying(self.world, self._rule(), self.world.blocks["entity2attr"]["entity"][giver], places)
+        found = _applying(self.world, self._rule(), self.world.blocks["entity2attr"]["entity"][giver], places)
         fits = np.sum([rows >= 0 for rows in found], axis=0) == level
         if level and path[-1] != "state2attr":  # nothing follows from no change
             fits &= self.world.blocks["exception"]["amount"][found[level - 1]] > 0
@@ -271,6 +270,31 @@ class UnitSource:
         low, high = self._share
         fraction = mix(salt, *key).astype(np.float64) / 2.0**64
         return (fraction >= low) & (fraction < high)
+
+
+def _applying(world: World, rules: Ints, kinds: Ints, places: Ints | int) -> list[Ints]:
+    """Return which exceptions to a rule apply to a creature of a kind in a place, -1 for nowhere.
+
+    Rows of ``exception`` with one condition more than the rule, and with two more; -1 where there is none.
+    """
+    block, changed = world.blocks["exception"], world.blocks["state2attr"].take(rules)
+    sizes = [len(world.terms[name]) + 1 for name in ("attribute", "entity", "environment")]
+
+    def key(state: Ints, *parts: Ints | int) -> Ints:
+        code = state.astype(np.int64)
+        for part, size in zip(parts, sizes, strict=True):
+            code = code * size + part + 1
+        return code
+
+    known = key(*(block[name] for name in ("state", "attribute", "entity", "environment")))
+
+    def find(kind: Ints | int, place: Ints | int) -> Ints:
+        wanted = key(changed["state"], changed["attribute"], kind, place)
+        row = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        return np.where(known[row] == wanted, row, -1)
+
+    both = np.where(np.asarray(places) < 0, -1, find(kinds, places))
+    return [np.maximum(find(kinds, -1), find(-1, places)), both]
 
 
 def _in_turns(chain: Ints) -> Ints:

@@ -23,5 +23,5 @@ __getattr__, __dir__, __all__ = attach(
     predictions="read_confidences read_predictions",
     recall="step_recall step_recalls union_recall",
     selective="SELECTIVE risk_coverage_area selective_means selective_scores",
-    summary="score_file score_predictions",
+    summary="mean_scores score_file score_predictions",
 )

@@ -213,7 +213,7 @@ def same_answer(answer: str, gold: str) -> bool:
     ours, theirs = normalise(answer), normalise(gold)
     if ours == theirs or not ours:
         return ours == theirs
-    from ..world.forms import names_of  # with numpy, which a scorer seldom needs
+    from ..world.names import names_of  # with numpy, which a scorer seldom needs
 
     number, _, things = ours.partition(" ")
     if theirs.isdigit():

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..spec import ALL_SUBTASKS, SUBTASKS, VERSIONS, WorldSpec, check_name
+from ..spec import ALL_SUBTASKS, SUBTASKS, UNKNOWN, VERSIONS, WorldSpec, check_name
 from .answers import SCORER_VERSION, Score, score_output
 from .predictions import read_confidences, read_predictions
 from .selective import risk_coverage_area, selective_means, selective_scores
@@ -17,6 +18,8 @@ NAMES_SHOWN = 5
 _NUMBER = re.compile(r"-[a-z]+(?:-(\d+\.\d+))?-\d{7}")
 """How a question's id ends: split, version of the data but for 1.1, row."""
 RATES = ("exact_match", "strict_match", "length_mismatch", "missing_box")
+_MISSING = Score(0.0, 0.0, (), missing_box=False, length_mismatch=False)
+"""Of a question without prediction."""
 PAPER_GROUPS = {
     "single": SUBTASKS[:1],
     "multi_rule_2_4": SUBTASKS[1:4],
@@ -41,7 +44,7 @@ def score_file(
     FileNotFoundError, ValueError
         For a bad file, ids that do not fit the questions, or that are of another version of the data.
     """
-    from ..generate import question_table
+    from ..generate import table
 
     for subtask in subtasks or []:
         check_name("sub-task", subtask, ALL_SUBTASKS)
@@ -61,12 +64,8 @@ def score_file(
             f"no id in {path} names a sub-task (first id: {first!r}); ids look like 'multi_hop_3-test-0000007'"
         )
     columns = ["id", "subtask", "answers"]
-    place = (spec.split, spec.scale, spec.seed)
-    tables = (
-        question_table(name, *place, version=spec.version, dials=spec.dials.reaching(name)).select(columns)
-        for name in chosen
-    )
-    rows = (row for table in tables for row in table.to_pylist())
+    tables = (table(name, replace(spec, dials=spec.dials.reaching(name))).select(columns) for name in chosen)
+    rows = (row for made in tables for row in made.to_pylist())
     return score_predictions(rows, predictions, allow_missing, read_confidences(path))
 
 
@@ -98,8 +97,7 @@ def score_predictions(
         present), ``paper`` (mean over the paper's six groups, None unless all are present) and ``subtasks``.
         The last holds, by sub-task, ``n``, ``missing``, ``exact_match``, ``strict_match`` and the shares
         ``length_mismatch`` and ``missing_box``. All rates are in 0..1; a missing prediction counts in
-        ``missing`` alone, as a score of 0. Where questions without an answer are among them, a sub-task also has the
-        means of `selective_scores`; with confidences ``aurc``, the area under the risk-coverage curve.
+        ``missing`` alone, as a score of 0. A sub-task may have more, see `mean_scores`.
 
     Raises
     ------
@@ -107,11 +105,10 @@ def score_predictions(
         If there are no rows, an id comes twice in them, predictions are missing and ``allow_missing`` is
         false, or no prediction belongs to any row.
     """
-    scores: dict[str, list[Score | None]] = {}
-    selective: dict[str, list[dict[str, float]]] = {}
-    sure: dict[str, list[float]] = {}
+    asked: dict[str, list[tuple[Score, Sequence[str], float]]] = {}
     missing: list[str] = []
     seen: set[str] = set()
+    least = min(confidences.values()) if confidences else 0.0
     for row in rows:
         name = row["id"]
         if name in seen:
@@ -119,38 +116,48 @@ def score_predictions(
                 f"question id {name!r} comes twice in the rows to score against; give each split once"
             )
         seen.add(name)
-        output = predictions.get(name)
-        if output is None:
+        if name not in predictions:
             missing.append(name)
-        score = None if output is None else score_output(output, row["answers"])
-        scores.setdefault(row["subtask"], []).append(score)
-        selective.setdefault(row["subtask"], []).append(
-            selective_scores(score.parsed if score else (), row["answers"])
-        )
-        if confidences is not None:
-            sure.setdefault(row["subtask"], []).append(confidences.get(name, min(confidences.values())))
+        score = score_output(predictions[name], row["answers"]) if name in predictions else _MISSING
+        sure = (confidences or {}).get(name, least)
+        asked.setdefault(row["subtask"], []).append((score, row["answers"], sure))
     if not seen:
         raise ValueError("there are no questions to score against; choose a split that has rows")
     foreign = [name for name in predictions if name not in seen]
     _check_coverage(missing, foreign, len(seen), allow_missing)
-    known = [*ALL_SUBTASKS, *sorted(scores.keys() - set(ALL_SUBTASKS))]
-    order = [name for name in known if name in scores]
-    subtasks = {name: _summary(scores[name]) for name in order}
-    for name, summary in subtasks.items():
-        if any("refused_unknown" in own for own in selective[name]):
-            summary |= selective_means(selective[name])
-        if name in sure:
-            matches = [score.exact_match if score else 0.0 for score in scores[name]]
-            summary["aurc"] = risk_coverage_area(sure[name], matches)
+    subtasks = {}
+    for name in [*ALL_SUBTASKS, *sorted(asked.keys() - set(ALL_SUBTASKS))]:
+        if name in asked:
+            scores, golds, sure_of = zip(*asked[name], strict=True)
+            left = sum(score is _MISSING for score in scores)
+            means = mean_scores(scores, golds, sure_of if confidences else None)
+            subtasks[name] = {"n": len(scores), "missing": left, **means}
     return {
         "scorer_version": SCORER_VERSION,
         "n": len(seen),
         "missing": len(missing),
         "foreign": len(foreign),
         "macro": {metric: fmean(summary[metric] for summary in subtasks.values()) for metric in RATES},
-        "paper": _paper_overall(scores),
+        "paper": _paper_overall(asked),
         "subtasks": subtasks,
     }
+
+
+def mean_scores(
+    scores: Sequence[Score], golds: Sequence[Sequence[str]], confidences: Sequence[float] | None = None
+) -> dict[str, float]:
+    """Return the means of scores: the `RATES`, and what refusals and confidences add.
+
+    Where questions without an answer are among them, the means of `selective_scores`; with confidences ``aurc``, the
+    area under the risk-coverage curve.
+    """
+    means = {rate: sum(getattr(score, rate) for score in scores) / len(scores) for rate in RATES}
+    if any([*gold] == [UNKNOWN] for gold in golds):
+        pairs = zip(scores, golds, strict=True)
+        means |= selective_means(selective_scores(score.parsed, gold) for score, gold in pairs)
+    if confidences is not None:
+        means["aurc"] = risk_coverage_area(confidences, [score.exact_match for score in scores])
+    return means
 
 
 def _check_coverage(missing: Sequence[str], foreign: Sequence[str], total: int, allow_missing: bool) -> None:
@@ -167,19 +174,13 @@ def _check_coverage(missing: Sequence[str], foreign: Sequence[str], total: int, 
         )
 
 
-def _summary(scores: Sequence[Score | None]) -> dict[str, float]:
-    given = [score for score in scores if score is not None]
-    rates = {rate: sum(getattr(score, rate) for score in given) / len(scores) for rate in RATES}
-    return {"n": len(scores), "missing": len(scores) - len(given), **rates}
-
-
-def _paper_overall(scores: Mapping[str, Sequence[Score | None]]) -> dict[str, float] | None:
-    if not all(name in scores for group in PAPER_GROUPS.values() for name in group):
+def _paper_overall(asked: Mapping[str, Sequence[tuple[Score, Any, Any]]]) -> dict[str, float] | None:
+    if not asked.keys() >= set(SUBTASKS):
         return None
-    groups = {
-        name: _summary([score for subtask in group for score in scores[subtask]])["exact_match"]
-        for name, group in PAPER_GROUPS.items()
-    }
+    groups = {}
+    for name, group in PAPER_GROUPS.items():
+        scores = [score.exact_match for subtask in group for score, *_ in asked[subtask]]
+        groups[name] = sum(scores) / len(scores)
     return {"exact_match": fmean(groups.values()), **groups}
 
 

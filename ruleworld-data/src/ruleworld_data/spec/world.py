@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 from .dials import PAPER_POINT, Dials, subtasks_of
 from .names import (
@@ -73,6 +74,11 @@ class WorldSpec:
     def generator(self) -> str:
         """Version of the generator as builds and runs write it down, e.g. "1.1.0"."""
         return f"{self.version}.0"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what a build of it says: version, scale and seed, and the dials that are turned."""
+        named = {"generator_version": self.generator, "scale": self.scale, "seed": self.seed}
+        return named | ({"dials": turned} if (turned := self.dials.to_dict()) else {})
 
     @property
     def sized(self) -> Scale:

@@ -11,7 +11,8 @@ from functools import cache
 
 from ..spec import OPERATORS
 from ..world import Verb, article, load_vocabulary
-from ..world.forms import FORMS, load_forms, names_of
+from ..world.forms import FORMS
+from ..world.names import all_names, names_of
 from .fol import Fact, unreadable
 
 _A = r"(?:A|X|a creature|that creature|a being|the being)"
@@ -171,28 +172,20 @@ class _Names:
     """Every name of every thing, and which thing it is."""
 
     def __init__(self) -> None:
-        words, forms = load_vocabulary(), load_forms()
+        words, names, several = load_vocabulary(), all_names(), range(FORMS)
         self.kind = {f"{article(name)} {name}": usual for name, usual in names_of("entity").items()}
         self.singular, self.state = names_of("attribute"), names_of("state")
         one_of = {plural: singular for singular, plural in words.plural_of.items()}
         self.plural = {name: one_of[usual] for name, usual in names_of("plural").items()}
-        places = [
-            (forms.place(i, form), place.name)
-            for i, place in enumerate(words.environments)
-            for form in range(FORMS)
-        ]
-        self.place = {f"{place.preposition} {place.article} {place.name}": usual for place, usual in places}
-        self.goal = {words.entering(place).base: usual for place, usual in places}
-        verbs = [
-            (forms.action(i, form), verb.base)
-            for i, verb in enumerate(words.actions)
-            for form in range(FORMS)
-        ]
+        places = [(i, form, usual) for i, usual in enumerate(names.environment) for form in several]
+        self.place = {names.at(i, form): usual for i, form, usual in places}
+        self.goal = {names.enter(i, form).base: usual for i, form, usual in places}
+        verbs = [(names.verb(i, form), usual) for i, usual in enumerate(names.action) for form in several]
         changes = [
-            (forms.change(sign, i, form), operator)
+            (names.change(sign, i, form), operator)
             for sign, operator in enumerate(OPERATORS)
-            for i in range(len(words.change_verbs[operator]))
-            for form in range(FORMS)
+            for i in range(len(names.lexicon[sign]))
+            for form in several
         ]
         self.action = _by_form(verbs)
         self.action["participle"] = {

@@ -7,10 +7,8 @@ module joins them. Every function returns parts or raises `ValueError` naming th
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..spec import ROLES
 from .english import parse_conclusion_nl, parse_premise_nl
 from .fol import Fact, parse_conclusion_fol, parse_premise_fol, unreadable
 
@@ -26,74 +24,36 @@ SENTENCES = (
 
 
 class RuleShape(NamedTuple):
-    """What a rule type says: kinds of clauses, columns of their terms, and whom the conclusion may be about."""
+    """What a rule type says: kinds of its clauses, whom the conclusion may be about, and the columns of its parts.
+
+    ``columns`` has, for each column of the rule table that only some types have, the column of a `RuleBase`.
+    """
 
     premise: tuple[str, ...]
     conclusion: tuple[str, ...]
-    premise_column: str
-    conclusion_column: str
+    columns: dict[str, str]
     subject: str = "A"
 
-    @property
-    def with_role(self) -> bool:
-        """Whether the rule says whose change or state it is; only a target ever enters a place."""
-        return self.subject == "AB"
 
-
+_ACT, _STATE = {"action": "premise"}, {"state": "conclusion"}
+_ATTRIBUTE, _ROLE = {"attribute": "conclusion"}, {"role": "mark"}
+_TRIGGER = {"trigger_attribute": "premise", "trigger_operator": "mark"}
 RULE_SHAPES = {
-    "entity2attr": RuleShape(("entity", "is"), ("has",), "entity", "attribute"),
-    "attrchange2attr": RuleShape(("change",), ("change",), "trigger_attribute", "attribute"),
-    "action2env": RuleShape(("act",), ("in",), "action", "environment", "B"),
-    "action2attr": RuleShape(("act",), ("change",), "action", "attribute", "AB"),
-    "action2state": RuleShape(("act",), ("state", "is"), "action", "state", "AB"),
-    "env2state": RuleShape(("in",), ("state", "is"), "environment", "state"),
-    "state2attr": RuleShape(("state", "is"), ("change",), "state", "attribute"),
-    "place_state2attr": RuleShape(("both",), ("change",), "environment", "attribute"),
-    "count2state": RuleShape(("count",), ("state", "is"), "trigger_attribute", "state"),
-    "exception": RuleShape(("but",), ("instead",), "state", "attribute"),
+    "entity2attr": RuleShape(("entity", "is"), ("has",), {"entity": "premise"} | _ATTRIBUTE),
+    "attrchange2attr": RuleShape(("change",), ("change",), _TRIGGER | _ATTRIBUTE),
+    "action2env": RuleShape(("act",), ("in",), _ACT | {"environment": "conclusion"}, "B"),
+    "action2attr": RuleShape(("act",), ("change",), _ACT | _ROLE | _ATTRIBUTE, "AB"),
+    "action2state": RuleShape(("act",), ("state", "is"), _ACT | _ROLE | _STATE, "AB"),
+    "env2state": RuleShape(("in",), ("state", "is"), {"environment": "premise"} | _STATE),
+    "state2attr": RuleShape(("state", "is"), ("change",), {"state": "premise"} | _ATTRIBUTE),
+    "place_state2attr": RuleShape(
+        ("both",), ("change",), {"environment": "premise", "state": "state"} | _ATTRIBUTE
+    ),
+    "count2state": RuleShape(("count",), ("state", "is"), _TRIGGER | _STATE),
+    "exception": RuleShape(
+        ("but",), ("instead",), {"state": "premise", "entity": "entity", "environment": "place"} | _ATTRIBUTE
+    ),
 }
-
-
-@dataclass(frozen=True)
-class ParsedRule:
-    """The typed parts of a rule, named as the columns of the rule table."""
-
-    type: str
-    entity: str | None = None
-    action: str | None = None
-    role: str | None = None
-    environment: str | None = None
-    state: str | None = None
-    trigger_attribute: str | None = None
-    trigger_operator: str | None = None
-    attribute: str | None = None
-    operator: str | None = None
-    amount: int | None = None
-    threshold: int | None = None
-
-
-def parse_rule_fol(text: str) -> ParsedRule:
-    """Parse a rule in first-order logic, such as ``"Tiny_cat(A) => Has(Strong_horn, 14)"``.
-
-    Raises
-    ------
-    ValueError
-        If the text is not a rule of the grammar.
-    """
-    premise, conclusion = halves_fol(text)
-    return join_halves(parse_premise_fol(premise), parse_conclusion_fol(conclusion), text)
-
-
-def parse_rule_nl(text: str) -> ParsedRule:
-    """Parse a rule in English, such as ``"If A is a tiny cat, it has 14 strong horns."``.
-
-    Raises
-    ------
-    ValueError
-        If the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
-    """
-    premise, conclusion = halves_nl(text)
-    return join_halves(parse_premise_nl(premise), parse_conclusion_nl(conclusion), text)
 
 
 def halves_fol(text: str) -> tuple[str, str]:
@@ -156,23 +116,27 @@ def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
     return name
 
 
-def join_halves(premise: Fact, conclusion: Fact, text: str) -> ParsedRule:
-    """Return the typed parts of the rule that two clauses make; `ValueError` if they make none."""
-    rule_type = type_of_rule(premise, conclusion, text)
-    shape = RULE_SHAPES[rule_type]
-    parts: dict[str, str | int | None] = {
-        shape.premise_column: premise.term,
-        "trigger_operator": premise.operator,
-        shape.conclusion_column: conclusion.term,
-        "operator": conclusion.operator,
-        "amount": conclusion.number,
-    }
-    if premise.state is not None:
-        parts["state"] = premise.state
-    if premise.kind == "but":
-        parts |= {"entity": premise.entity, "environment": premise.place}
-    if premise.kind == "count":
-        parts["threshold"] = premise.number
-    if shape.with_role:
-        parts["role"] = ROLES["AB".index(conclusion.who)]
-    return ParsedRule(rule_type, **parts)  # type: ignore[arg-type]
+READERS = {
+    "fol": (halves_fol, parse_premise_fol, parse_conclusion_fol),
+    "nl": (halves_nl, parse_premise_nl, parse_conclusion_nl),
+}
+"""What cuts a rule in two, and what reads the halves."""
+
+
+def parse_rule(form: str, text: str) -> tuple[str, Fact, Fact]:
+    """Return the type, the premise and the conclusion of a rule, ``"If A is a tiny cat, it has 14 strong horns."``.
+
+    Parameters
+    ----------
+    form : {"fol", "nl"}
+    text : str
+
+    Raises
+    ------
+    ValueError
+        If the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
+    """
+    cut, read_premise, read_conclusion = READERS[form]
+    halves = cut(text)
+    premise, conclusion = read_premise(halves[0]), read_conclusion(halves[1])
+    return type_of_rule(premise, conclusion, text), premise, conclusion

@@ -6,6 +6,10 @@ A rule's text is a premise and a conclusion, and few distinct ones exist: 960 pr
 
 from __future__ import annotations
 
+import tomllib
+from functools import cache
+from importlib import resources
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,77 +17,10 @@ import pyarrow.compute as pc
 from ..io.schema import RULE_SCHEMA
 from ..spec import OPERATORS, ROLES, VERSION
 from ..world import Ints, Names, RuleBlock, World, article, with_object
-from .fol import AND, COMPARED, INSTEAD
+from .fol import AND, COMPARED
 
 _FEW = 2**24
 """Possible keys of a half that are worth a table of their own."""
-_EFFECT = ("operator", "verb", "attribute", "amount")
-_IS_KIND = (
-    "{A} is {a_kind}",
-    "{A} counts as {a_kind}",
-    "{A} turns out to be {a_kind}",
-    "{a_kind} is what {A} is",
-)
-_LOSES = (
-    "{A} {loses} {thing}",
-    "{thing} is {lost} by {A}",
-    "{A} happens to {lose} {thing}",
-    "it comes about that {A} {loses} {thing}",
-)
-_ACTS = (
-    "{A} {acts_B}",
-    "{B} is {acted} by {A}",
-    "{A} makes up its mind to {act_B}",
-    "it is {A} that {acts_B}",
-)
-_IS_AT = (
-    "{A} is {at_place}",
-    "{A} finds itself {at_place}",
-    "{A} stays {at_place}",
-    "{A} is to be found {at_place}",
-)
-_IS = "{A} is {state}", "{A} feels {state}", "{A} finds itself {state}", "{A} happens to be {state}"
-_IS_BOTH = (
-    "{A} is {at_place} and is {state}",
-    "{A} is {state} while {at_place}",
-    "{A} finds itself {at_place} and feels {state}",
-    "{A} happens to be {at_place} and to be {state}",
-)
-_IS_BUT = (
-    "{A} is {general} but is {guard}",
-    "{A} feels {general} but happens to be {guard}",
-    "{A} finds itself {general} yet is {guard}",
-    "{A} happens to be {general} but turns out to be {guard}",
-)
-_HAS_MORE = (
-    "{A} has {more} than {things}",
-    "{A} has {over} {things}",
-    "{A} is the owner of {more} than {things}",
-    "{more} than {things} belong to {A}",
-)
-_HAS = "{it} has {things}", "{A} has {things}", "{A} comes with {things}", "there are {things} on {A}"
-_WILL_LOSE = (
-    "{who} will {lose} {things}",
-    "{things} will be {lost} by {who}",
-    "{who} ends up {losing} {things}",
-    "{who} is bound to {lose} {things}",
-)
-_WILL_BE = (
-    "{who} will be {state}",
-    "{who} becomes {state}",
-    "{who} ends up {state}",
-    "{who} will find itself {state}",
-)
-_WILL_ENTER = (
-    "{who} will {enter_place}",
-    "{who} is made to {enter_place}",
-    "{who} ends up {at_place}",
-    "{who} will find itself {at_place}",
-)
-_CHANGE = _WILL_LOSE, "{Lose}_{Attribute}({role}, {amount})"
-_INSTEAD = tuple(f"{frame}{{instead}}" for frame in _WILL_LOSE), f"{INSTEAD}{_CHANGE[1]}"
-_STATE = _WILL_BE, "{State}({role})"
-_ACT = _ACTS, "{Action}(A, B)"
 _PASSIVE = ("{lost}", "lost"), ("{acted}", "acted")
 _OVER = "under", "over"
 JOINS = ("If ", ", ", "."), ("Whenever ", ", ", "."), ("Suppose that ", "; then ", "."), ("", " once ", ".")
@@ -95,44 +32,20 @@ MENTIONS = (
     (("X", "X"), ("Y", "Y")),
 )
 """What the two individuals of a rule are called at first, and again."""
-_PREMISES = {
-    "entity2attr": (("entity",), (_IS_KIND, "{Entity}(A)")),
-    "attrchange2attr": (
-        ("trigger_operator", "trigger_verb", "trigger_attribute"),
-        (_LOSES, "{Loses}_{Trigger}(A, 1)"),
-    ),
-    "action2env": (("action",), _ACT),
-    "action2attr": (("action",), _ACT),
-    "action2state": (("action",), _ACT),
-    "env2state": (("environment",), (_IS_AT, "{Environment}(A)")),
-    "state2attr": (("state",), (_IS, "{State}(A)")),
-    "place_state2attr": (
-        ("environment", "state"),
-        (_IS_BOTH, "{Environment}(A) & {State}(A)"),
-    ),
-    "count2state": (
-        ("trigger_attribute", "trigger_operator", "threshold"),
-        (_HAS_MORE, "{More}_{Trigger}(A, {threshold})"),
-    ),
-    "exception": (("state", "entity", "environment"), (_IS_BUT, "{State}(A){Guards}")),
-}
-_CONCLUSIONS = {
-    "entity2attr": (("attribute", "amount"), (_HAS, "Has({role}, {Attribute}, {amount})")),
-    "attrchange2attr": (_EFFECT, _CHANGE),
-    "action2env": (("environment",), (_WILL_ENTER, "Enter(B, {Environment})")),
-    "action2attr": (("role", *_EFFECT), _CHANGE),
-    "action2state": (("role", "state"), _STATE),
-    "env2state": (("state",), _STATE),
-    "state2attr": (_EFFECT, _CHANGE),
-    "place_state2attr": (_EFFECT, _CHANGE),
-    "count2state": (("state",), _STATE),
-    "exception": (_EFFECT, _INSTEAD),
-}
-"""What each half of a rule of a type says: its parts, and its text in English and FOL."""
-_CONCLUSIONS_OF_1_1 = _CONCLUSIONS | {
-    "entity2attr": (("attribute", "amount"), (_HAS, "Has({Attribute}, {amount})"))
-}
-"""Data 1.1 writes as the paper does: not who has it, though facts say so."""
+
+Half = tuple[tuple[str, ...], tuple[str, ...], str]
+"""What one half of the rules of a type says: its parts, and its text in English and FOL."""
+
+
+@cache
+def _halves(half: str, version: str) -> dict[str, Half]:
+    """Return one half of every rule type, as ``frames.toml`` has it."""
+    texts = tomllib.loads(resources.files(__package__).joinpath("frames.toml").read_text(encoding="utf-8"))
+    says = texts[half] | texts.get(f"{half} of {version}", {})
+    return {
+        name: (tuple(parts.split()), tuple(texts["frames"][frames]), fol)
+        for name, (parts, frames, fol) in says.items()
+    }
 
 
 def block_table(
@@ -146,10 +59,11 @@ def block_table(
 
     ``in_paper`` says which rows are in the paper's subset; all of them where it is not given.
     """
-    says = _CONCLUSIONS_OF_1_1 if version == "1.1" else _CONCLUSIONS
-    names, worded = world.names, block.columns | _wording(block, world.forms(block))
-    premise_nl, premise_fol = _half(worded, names, *_PREMISES[block.type], "premise")
-    conclusion_nl, conclusion_fol = _half(worded, names, *says[block.type], "conclusion")
+    worded = block.columns | _wording(block, world.forms(block))
+    (premise_nl, premise_fol), (conclusion_nl, conclusion_fol) = (
+        _half(worded, world.names, half, *_halves(half, version)[block.type])
+        for half in ("premise", "conclusion")
+    )
     nl = _sentences(premise_nl, conclusion_nl, worded.get("join"))
     fol = _join("", premise_fol, " => ", conclusion_fol, "")
     columns: dict[str, pa.Array] = {
@@ -164,17 +78,10 @@ def block_table(
         "in_paper": pa.array(np.ones(len(block), bool) if in_paper is None else in_paper),
         "world_id": _constant(world.world_id, len(block)),
     }
-    lists = {
-        "entity": names.entity,
-        "action": names.action,
-        "role": ROLES,
-        "environment": names.environment,
-        "state": names.state,
-        "trigger_attribute": names.attribute,
-        "trigger_operator": OPERATORS,
-        "attribute": names.attribute,
-        "operator": OPERATORS,
-    }
+    names = world.names
+    lists = {name: getattr(names, name) for name in ("entity", "action", "environment", "state", "attribute")}
+    lists |= {"role": ROLES, "operator": OPERATORS}
+    lists |= {"trigger_attribute": names.attribute, "trigger_operator": OPERATORS}
     for name, values in lists.items():
         if name in block.columns:
             columns[name] = _coded(block[name], list(values))
@@ -207,13 +114,14 @@ def _wording(block: RuleBlock, forms: dict[str, Ints]) -> dict[str, Ints]:
 def _half(
     columns: dict[str, Ints],
     names: Names,
-    parts: tuple[str, ...],
-    texts: tuple[tuple[str, ...], str],
     half: str,
+    parts: tuple[str, ...],
+    frames: tuple[str, ...],
+    formula: str,
 ) -> tuple[pa.Array, pa.Array]:
     """Render one half of every rule, in English and FOL: each distinct key once."""
-    forms = (f"{half}_frame", "mention", "late", *(f"{name}_form" for name in parts))
-    key = (*parts, *(name for name in forms if name in columns))
+    worded = (f"{half}_frame", "mention", "late", *(f"{name}_form" for name in parts))
+    key = (*parts, *(name for name in worded if name in columns))
     rows = len(columns[key[0]])
     # -1 in a column: an exception for any kind, or in any place.
     first = [int(name in ("entity", "environment") and rows and columns[name].min() < 0) for name in key]
@@ -231,11 +139,11 @@ def _half(
     parted = zip(np.unravel_index(distinct_codes, radix), first, strict=True)
     distinct = [(part - low).tolist() for part, low in parted]
     # The 84,257 conclusions of the whole world come back in each of its shards.
-    known, rendered = names.halves.setdefault((key, texts), {}), []
+    known, rendered = names.halves.setdefault((key, frames, formula), {}), []
     for values in zip(*distinct, strict=True):
         if values not in known:
             slots = _slots(names, dict(zip(key, values, strict=True)), half)
-            known[values] = _frame(texts[0], slots), texts[1].format_map(slots)
+            known[values] = _frame(frames, slots), formula.format_map(slots)
         rendered.append(known[values])
     nl, fol = zip(*rendered, strict=True) if rendered else ((), ())
     return tuple(

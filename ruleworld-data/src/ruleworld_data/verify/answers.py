@@ -24,7 +24,7 @@ from .cones import Cones
 from .executor import Derivation, Firing, execute, fired
 from .index import RuleIndex
 from .mentions import unmentioned
-from .report import Check, Findings, StageProgress
+from .report import Check, Report, StageProgress
 from .rulebase import RuleBase
 from .scan import GivenStep, Scan, SubQuestion
 
@@ -54,7 +54,7 @@ def check_answers(
 ) -> None:
     """Check the sub-questions of a scan by the solvers ``"executor"`` and ``"clingo"``, or one of them."""
     batches, start = _batches(scan), ({base.world_id: base for base in worlds}, solvers)
-    results: Iterable[Findings]
+    results: Iterable[Report]
     with ExitStack() as stack:
         if jobs == 1 or len(batches) < 2 * _WORTH_A_PROCESS:
             _prepare(*start)
@@ -66,8 +66,8 @@ def check_answers(
             spawn = get_context("spawn")
             pool = ProcessPoolExecutor(jobs, spawn, _prepare, start, max_tasks_per_child=_LIFETIME)
             results = stack.enter_context(pool).map(_check, batches)
-        for number, findings in enumerate(results, start=1):
-            scan.findings.merge(findings)
+        for number, report in enumerate(results, start=1):
+            scan.report.merge(report)
             progress("answers", number, len(batches))
 
 
@@ -89,7 +89,7 @@ def _prepare(worlds: Mapping[str, RuleBase], solvers: Sequence[str]) -> None:
     _checkers.update({name: AnswerChecker(base, solvers) for name, base in worlds.items()})
 
 
-def _check(batch: Batch) -> Findings:
+def _check(batch: Batch) -> Report:
     world_id, subquestions = batch
     return _checkers[world_id].check(subquestions)
 
@@ -104,23 +104,23 @@ class AnswerChecker:
         self.solver = AspSolver(base) if "clingo" in solvers else None
         self.executor = "executor" in solvers
 
-    def check(self, batch: Sequence[tuple[SubQuestion, bool]]) -> Findings:
+    def check(self, batch: Sequence[tuple[SubQuestion, bool]]) -> Report:
         """Check one batch."""
-        findings = Findings()
+        report = Report()
         known = [
             question
             for question, in_paper in batch
-            if _readable(question, findings) and self._gold_exists(question, in_paper, findings)
+            if _readable(question, report) and self._gold_exists(question, in_paper, report)
         ]
         if self.executor:
             for question in known:
-                self._derive(question, findings)
+                self._derive(question, report)
         if self.solver:
-            self._second_opinion(self.solver, known, findings)
-        return findings
+            self._second_opinion(self.solver, known, report)
+        return report
 
-    def _gold_exists(self, question: SubQuestion, in_paper: bool, findings: Findings) -> bool:
-        check, rows = findings["gold_rules"], self.base.find(question.rule_ids)
+    def _gold_exists(self, question: SubQuestion, in_paper: bool, report: Report) -> bool:
+        check, rows = report["gold_rules"], self.base.find(question.rule_ids)
         check.checked += 1
         problem = "" if len(rows) else f"no gold rule of {question.world_id}"
         for rule_id, row in zip(question.rule_ids, rows.tolist(), strict=True):
@@ -133,12 +133,12 @@ class AnswerChecker:
             check.fail(f"{question.source}: {problem}")
         return len(rows) > 0 and bool((rows >= 0).all())
 
-    def _derive(self, question: SubQuestion, findings: Findings) -> None:
+    def _derive(self, question: SubQuestion, report: Report) -> None:
         """Run the executor on both pools, then check the proof."""
         facts, query = parse_facts(question.facts), parse_query(question.query)
         gold = question.rule_ids
         for name, rules in {"gold": self.index.only(gold), "full": self.index}.items():
-            check = findings[f"C9_{name}_executor"]
+            check = report[f"C9_{name}_executor"]
             check.checked += 1
             try:
                 proof = execute(facts, query, rules)
@@ -152,9 +152,9 @@ class AnswerChecker:
             elif name != "gold" and set(proof.rule_ids) != set(gold):
                 check.fail(f"{question.source}: follows from rules {proof.rule_ids}, gold is {gold}")
             if name == "gold":
-                self._check_steps(question, proof, findings)
+                self._check_steps(question, proof, report)
                 if question.answer != UNKNOWN:
-                    self._check_needed(gold, facts, query, question.source, findings["needed"])
+                    self._check_needed(gold, facts, query, question.source, report["needed"])
 
     def _check_needed(
         self, gold: tuple[int, ...], facts: tuple[Fact, ...], query: Query, source: str, check: Check
@@ -183,8 +183,8 @@ class AnswerChecker:
         facts = fired(question.facts, question.query, self.index.only(gold), terms)
         return Derivation(None, tuple(Firing(rule, facts[rule]) for rule in gold if rule in facts))
 
-    def _check_steps(self, question: SubQuestion, proof: Derivation, findings: Findings) -> None:
-        steps, texts = findings["steps"], findings["step_texts"]
+    def _check_steps(self, question: SubQuestion, proof: Derivation, report: Report) -> None:
+        steps, texts = report["steps"], report["step_texts"]
         steps.checked += len(question.steps)
         texts.checked += len(question.steps)
         if proof.rule_ids != question.rule_ids:
@@ -210,10 +210,10 @@ class AnswerChecker:
                 texts.fail(f"{where}: {missing} is not in {step.nl!r}")
             before += facts
 
-    def _second_opinion(self, solver: AspSolver, known: Sequence[SubQuestion], findings: Findings) -> None:
+    def _second_opinion(self, solver: AspSolver, known: Sequence[SubQuestion], report: Report) -> None:
         """Run clingo on both pools."""
         for name, size in (("gold", BATCH), ("full", CONE_BATCH)):
-            check = findings[f"C9_{name}_clingo"]
+            check = report[f"C9_{name}_clingo"]
             check.checked += len(known)
             for start in range(0, len(known), size):
                 part = known[start : start + size]
@@ -232,9 +232,9 @@ class AnswerChecker:
                         check.fail(_disagree(question, " or ".join(answers) or None))
 
 
-def _readable(question: SubQuestion, findings: Findings) -> bool:
+def _readable(question: SubQuestion, report: Report) -> bool:
     """Check that facts and query parse, and that the type of the answer fits."""
-    check = findings["scopes"]
+    check = report["scopes"]
     check.checked += 1
     try:
         parse_facts(question.facts)

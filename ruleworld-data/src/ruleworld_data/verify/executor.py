@@ -8,7 +8,6 @@ things, so leaving them out leaves every answer as it is.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ class Firing(NamedTuple):
     fact: Fact
 
 
-Path = tuple[Firing, ...]
+Firings = tuple[Firing, ...]
 
 
 class Event(NamedTuple):
@@ -35,7 +34,7 @@ class Event(NamedTuple):
 
     attribute: int
     delta: int
-    path: Path
+    path: Firings
 
 
 class Derivation(NamedTuple):
@@ -45,7 +44,7 @@ class Derivation(NamedTuple):
     """
 
     answer: str | None
-    firings: Path
+    firings: Firings
     counts: tuple[str | None, ...] = ()
 
     @property
@@ -155,17 +154,13 @@ def _compare(query: Query, scope: _Scope, proofs: list[Derivation]) -> Derivatio
     totals = {"sum": sum(numbers), "difference": high - min(numbers), "highest": high}
     if query.kind != "most":
         return Derivation(str(totals[query.kind]), path, counts)
-    kinds = {fact.who: fact.term for fact in scope.facts if fact.kind == "is" and fact.term in _kinds()}
+    known = load_vocabulary().entities
+    kinds = {fact.who: fact.term for fact in scope.facts if fact.kind == "is" and fact.term in known}
     most = {kinds.get(part.who) for part, number in zip(query.parts, numbers, strict=True) if number == high}
     return Derivation(most.pop() if len(most) == 1 else None, path, counts)
 
 
-@cache
-def _kinds() -> frozenset[str]:
-    return frozenset(load_vocabulary().entities)
-
-
-def _one(derived: Iterable[tuple[str | int, Path]], query: Query) -> Derivation:
+def _one(derived: Iterable[tuple[str | int, Firings]], query: Query) -> Derivation:
     """Return the single value derived, or none."""
     values = dict(derived)
     if len(values) > 1:
@@ -189,17 +184,17 @@ class _Scope:
             if fact.kind == "act" and self.who in (fact.who, fact.other):
                 yield fact.term, int(fact.other == self.who)
 
-    def places(self) -> list[tuple[str, Path]]:
+    def places(self) -> list[tuple[str, Firings]]:
         """Environments the individual is in."""
         stated = [fact.term for fact in self.facts if fact.kind == "in" and fact.who == self.who]
-        places: list[tuple[str, Path]] = [(name, ()) for name in stated]
+        places: list[tuple[str, Firings]] = [(name, ()) for name in stated]
         for action, role in self._roles():
             for effect in self.rules.fire("action2env", self.code(action, -1), role):
                 name = self.names[effect.term]
-                places.append((name, (Firing(effect.rule_id, Fact("in", self.who, name)),)))
+                places.append((name, (Firing(effect.id, Fact("in", self.who, name)),)))
         return places
 
-    def states(self) -> Iterator[tuple[str | tuple[str, str], str, Path]]:
+    def states(self) -> Iterator[tuple[str | tuple[str, str], str, Firings]]:
         """States that the individual is brought into, each after its cause.
 
         The cause is an action, ``"in"`` for a place, or ``("count", attribute)`` for an initial count that is above or
@@ -218,13 +213,13 @@ class _Scope:
                     if count > effect.threshold if plus else count < effect.threshold:
                         yield ("count", name), *self._caused(effect, path)
 
-    def _caused(self, effect: Effect, path: Path) -> tuple[str, Path]:
+    def _caused(self, effect: Effect, path: Firings) -> tuple[str, Firings]:
         name = self.names[effect.term]
-        return name, (*path, Firing(effect.rule_id, Fact("is", self.who, name)))
+        return name, (*path, Firing(effect.id, Fact("is", self.who, name)))
 
-    def counts(self, attribute: int, name: str) -> list[tuple[int, Path]]:
+    def counts(self, attribute: int, name: str) -> list[tuple[int, Firings]]:
         """Initial counts of an attribute: given, or by the individual's kind."""
-        counts: list[tuple[int, Path]] = []
+        counts: list[tuple[int, Firings]] = []
         for fact in self.facts:
             if fact.who != self.who:
                 continue
@@ -233,7 +228,7 @@ class _Scope:
             elif fact.kind == "is":
                 for effect in self.rules.fire("entity2attr", self.code(fact.term, -1), attribute=attribute):
                     has = Fact("has", self.who, name, number=effect.delta)
-                    counts.append((effect.delta, (Firing(effect.rule_id, has),)))
+                    counts.append((effect.delta, (Firing(effect.id, has),)))
         return counts
 
     def events(self, reaching: frozenset[int], name: str) -> list[Event]:
@@ -242,9 +237,9 @@ class _Scope:
         for event in events:  # grows while it is walked
             for effect in self.rules.fire("attrchange2attr", event.attribute, int(event.delta > 0)):
                 if event.delta and effect.term in reaching:
-                    if any(firing.rule_id == effect.rule_id for firing in event.path):
+                    if any(firing.rule_id == effect.id for firing in event.path):
                         raise ValueError(
-                            f"rule {effect.rule_id} triggers itself; attribute changes must not be circular"
+                            f"rule {effect.id} triggers itself; attribute changes must not be circular"
                         )
                     events.append(self._changed(effect, effect.delta * abs(event.delta), event.path))
         return events
@@ -258,7 +253,7 @@ class _Scope:
         for action, role in self._roles():
             for effect in self.rules.fire("action2attr", self.code(action, -1), role):
                 yield self._changed(effect, effect.delta, ())
-        held: dict[str, Path] = {
+        held: dict[str, Firings] = {
             fact.term: () for fact in self.facts if fact.kind == "is" and fact.who == self.who
         }
         for _, state, path in self.states():
@@ -273,13 +268,17 @@ class _Scope:
         for state, path in held.items():
             for code in reaching:
                 rules = self.rules.fire("state2attr", self.code(state, -1), attribute=code)
-                if exceptions := self.rules.exceptions(self.code(state, -1), code):
+                if exceptions := self.rules.fire("exception", self.code(state, -1), attribute=code):
                     yield from self._most_special((*rules, *exceptions), path, held, places)
                 else:
                     yield from (self._changed(effect, effect.delta, path) for effect in rules)
 
     def _most_special(
-        self, rules: Iterable[Effect], path: Path, held: Mapping[str, Path], places: Mapping[str, Path]
+        self,
+        rules: Iterable[Effect],
+        path: Firings,
+        held: Mapping[str, Firings],
+        places: Mapping[str, Firings],
     ) -> Iterator[Event]:
         """Change an attribute by the rules with most conditions that hold, which set those with fewer aside."""
         found: dict[int, list[Effect]] = {}
@@ -296,7 +295,7 @@ class _Scope:
             path = tuple(dict.fromkeys(firing for event in events for firing in event.path))
         yield from events if found else ()
 
-    def _changed(self, effect: Effect, delta: int, path: Path) -> Event:
+    def _changed(self, effect: Effect, delta: int, path: Firings) -> Event:
         operator = OPERATORS[delta > 0 if delta else effect.operator]
         fact = Fact("change", self.who, self.names[effect.term], None, operator, abs(delta))
-        return Event(effect.term, delta, (*path, Firing(effect.rule_id, fact)))
+        return Event(effect.term, delta, (*path, Firing(effect.id, fact)))

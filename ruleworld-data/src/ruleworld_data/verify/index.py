@@ -16,25 +16,21 @@ class Effect(NamedTuple):
     """What a rule concludes: a term and, for attributes, the count or the signed change.
 
     ``state`` must hold besides the premise, and the count of a threshold lie beyond ``threshold``. Of an exception the
-    kind and the place (-1: any) must hold, and the ``operator`` of its change is given, which may be none.
+    kind and the place (-1: any) must hold. The ``operator`` of a change says its sign where it comes to nothing.
     """
 
-    rule_id: int
+    id: int
     term: int
     delta: int
-    state: int = -1
-    threshold: int = -1
-    entity: int = -1
-    place: int = -1
-    operator: int = -1
-
-
-_EXCEPTION = ("id", "conclusion", "delta", "state", "threshold", "entity", "place", "operator")
-"""The fields of an effect as columns of a `RuleBase`."""
+    state: int
+    threshold: int
+    entity: int
+    place: int
+    operator: int
 
 
 class RuleIndex:
-    """Parsed rules by what triggers them, found by bisection; about 24 bytes a rule."""
+    """Parsed rules by what triggers them, found by bisection; about 36 bytes a rule."""
 
     def __init__(self, base: RuleBase) -> None:
         self.terms = base.terms
@@ -48,16 +44,11 @@ class RuleIndex:
         delta = np.where(base["operator"] == 0, -base["amount"], base["amount"])
         # Memory views hand out plain Python integers, several times faster than arrays do.
         self._keys = keys[order].data
-        columns = (base["id"], delta, base["state"], base["threshold"])
-        self._id, self._delta, self._state, self._threshold = (
-            column[order].astype(np.int32).data for column in columns
-        )
+        columns = {"delta": delta} | {name: base[name] for name in ("id", *Effect._fields[3:])}
+        views = {name: column[order].astype(np.int32).data for name, column in columns.items()}
+        self._id, *self._more = (views[name] for name in Effect._fields if name in views)
         self.threshold_attributes = np.unique(base.of_type("count2state")["premise"]).tolist()
         """Attributes whose count has a threshold."""
-        self._exceptions: dict[tuple[int, int], list[Effect]] = {}
-        own = base.of_type("exception").assign(delta=delta[base["type"] == TYPE_CODE["exception"]])
-        for key, *parts in zip(*(own[name].tolist() for name in ("premise", *_EXCEPTION)), strict=True):
-            self._exceptions.setdefault((key, parts[1]), []).append(Effect(*parts))
         changes = base.of_type("attrchange2attr")
         self._triggers = changes.groupby("conclusion")["premise"].agg(set).to_dict()
         self._reaching: dict[int, frozenset[int]] = {}
@@ -87,15 +78,9 @@ class RuleIndex:
         row, effects = bisect_left(self._keys, first), []
         while row < len(self._keys) and (key := self._keys[row]) < end:
             if self._allowed is None or self._id[row] in self._allowed:
-                parts = (self._delta[row], self._state[row], self._threshold[row])
-                effects.append(Effect(self._id[row], key % self._size, *parts))
+                effects.append(Effect(self._id[row], key % self._size, *(view[row] for view in self._more)))
             row += 1
         return effects
-
-    def exceptions(self, state: int, attribute: int) -> list[Effect]:
-        """Return the exceptions to what a state does to an attribute."""
-        known = self._exceptions.get((state, attribute), [])
-        return [rule for rule in known if self._allowed is None or rule.rule_id in self._allowed]
 
     def reaching(self, attribute: int) -> frozenset[int]:
         """Attributes whose change can change the given one, itself included."""

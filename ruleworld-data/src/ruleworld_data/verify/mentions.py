@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 from ..text import Fact, parse_facts, parse_query
 from ..world import load_vocabulary
-from ..world.forms import other_names
+from ..world.names import other_names
 
 _NUMBER = re.compile(r"\d+")
 _TO_WORDS = {code: " " for code in range(128) if not chr(code).isalnum()}
@@ -67,7 +67,7 @@ def _needed(facts: str, query: str) -> tuple[list[Thing], list[str]]:
     things = [thing for fact in scope for thing in _fact_things(fact)]
     for asked in parse_query(query).counts:
         if asked.kind in ("has", "state_of_count"):
-            things.append((plurals().get(asked.term, asked.term), asked.term))
+            things.append((load_vocabulary().plural_of.get(asked.term, asked.term), asked.term))
         elif asked.kind == "state" and asked.term != "in":
             things.append(_verb_forms(asked.term))
     return things, [str(fact.number) for fact in scope if fact.number is not None]
@@ -77,15 +77,11 @@ def _fact_things(fact: Fact) -> list[Thing]:
     if fact.number is None:
         return [_verb_forms(fact.term) if fact.kind == "act" else (fact.term,)]
     amount = "no" if fact.number == 0 and fact.operator else fact.number
-    counted = f"{amount} {fact.term if fact.number == 1 else plurals().get(fact.term, fact.term)}"
+    counted = (
+        f"{amount} {fact.term if fact.number == 1 else load_vocabulary().plural_of.get(fact.term, fact.term)}"
+    )
     counted = counted.strip()  # a number of nothing, what a comparison comes to
     return [(counted,), _change_forms(fact.operator)] if fact.operator else [(counted,)]
-
-
-@cache
-def plurals() -> dict[str, str]:
-    """Plural of each attribute."""
-    return load_vocabulary().plural_of
 
 
 @cache

@@ -42,6 +42,7 @@ CHECKS: dict[str, str] = {
     "C9_full_clingo": "clingo, every rule that bears on the question: the gold answer",
 }
 """Every check and what it claims, in the order of the report."""
+_PLACE = {name: place for place, name in enumerate(CHECKS)}
 
 MAX_EXAMPLES = 5
 StageProgress = Callable[[str, int, int], None]
@@ -87,56 +88,47 @@ class Check:
         self.examples += [describe(row) for row in rows[: MAX_EXAMPLES - len(self.examples)]]
 
 
-class Findings(dict[str, Check]):
-    """Every check by name."""
-
-    def __init__(self) -> None:
-        super().__init__({name: Check(name) for name in CHECKS})
-
-    def merge(self, other: Findings) -> None:
-        """Add what another run of the same checks found."""
-        for name, check in other.items():
-            mine = self[name]
-            mine.checked += check.checked
-            mine.failures += check.failures
-            mine.examples = (mine.examples + check.examples)[:MAX_EXAMPLES]
-
-    def skip(self, reason: str) -> None:
-        """Mark all checks as not run that have looked at nothing so far."""
-        for check in self.values():
-            if not (check.checked or check.failures or check.skipped):
-                check.skipped = reason
-
-
-@dataclass(frozen=True)
+@dataclass
 class Report:
-    """The outcome of a verification.
+    """What a verification finds.
 
     Attributes
     ----------
     folder, scale, generator_version, seed : str, str, str, int
-        What was verified.
+        What is verified.
     checks : list of Check
         In the order of `CHECKS`.
     counts : dict
         Rules, questions, sub-questions and distinct sub-questions looked at.
     """
 
-    folder: str
-    scale: str
-    generator_version: str
-    seed: int
-    checks: list[Check]
-    counts: dict[str, int]
+    folder: str = ""
+    scale: str = ""
+    generator_version: str = ""
+    seed: int = 0
+    checks: list[Check] = field(default_factory=lambda: [*map(Check, CHECKS)])
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Check:
+        return self.checks[_PLACE[name]]
 
     @property
     def ok(self) -> bool:
         """True if no check failed."""
         return not any(check.failures for check in self.checks)
 
-    def check(self, name: str) -> Check:
-        """Return one check."""
-        return self.checks[list(CHECKS).index(name)]
+    def merge(self, other: Report) -> None:
+        """Add what another run of the same checks found."""
+        for mine, check in zip(self.checks, other.checks, strict=True):
+            mine.checked += check.checked
+            mine.failures += check.failures
+            mine.examples = (mine.examples + check.examples)[:MAX_EXAMPLES]
+
+    def skip(self, reason: str) -> None:
+        """Mark all checks as not run that have looked at nothing so far."""
+        for check in self.checks:
+            if not (check.checked or check.failures or check.skipped):
+                check.skipped = reason
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain JSON values."""

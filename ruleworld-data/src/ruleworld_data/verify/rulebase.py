@@ -6,10 +6,9 @@ the rest.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, product
 from typing import Any
@@ -20,17 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..spec import EXTRA_TYPES, OPERATORS, ROLES, RULE_TYPES
-from ..text import Fact, ParsedRule, halves_fol, halves_nl, parse_rule_fol, parse_rule_nl
-from ..text.english import parse_conclusion_nl, parse_premise_nl
-from ..text.fol import parse_conclusion_fol, parse_premise_fol
-from ..text.parser import RULE_SHAPES, type_of_rule
+from ..text import Fact, parse_rule
+from ..text.parser import READERS, RULE_SHAPES, type_of_rule
 from ..world import Ints
-from .report import Findings
+from .report import Report
 
 ALL_TYPES = (*RULE_TYPES, *EXTRA_TYPES)
 TYPE_CODE = {name: code for code, name in enumerate(ALL_TYPES)}
 _SIGNED = [TYPE_CODE[name] for name in ("attrchange2attr", "count2state")]
 """Types whose premise has an operator."""
+_TYPED = (
+    "type entity action role environment state trigger_attribute trigger_operator attribute operator amount threshold"
+).split()
 _MORE = ("state", "entity", "place")
 """What a premise may name besides its term."""
 _CHUNK = 250_000
@@ -66,8 +66,7 @@ class RuleBase:
         fewer, 1 more), or the role (0 actor, 1 target) that the conclusion is about; ``operator`` (0 minus, 1 plus, -1
         if the conclusion is no change); ``amount`` (count or units, -1 if the conclusion has none); ``state`` (of a
         premise of a place and a state, else -1); ``entity`` and ``place`` (of an exception, else -1); ``threshold``
-        (else -1); ``in_paper``; and ``fol_key`` and
-        ``nl_key``, equal exactly where two texts are equal.
+        (else -1); ``in_paper``; and ``fol_key`` and ``nl_key``, hashes of the texts.
     """
 
     terms: Codes
@@ -101,29 +100,15 @@ class RuleBase:
         order = np.argsort(self["id"], kind="stable")
         return np.append(order, -1), np.append(self["id"][order].astype(np.int64), np.iinfo(np.int64).min)
 
-    def rule(self, row: int) -> ParsedRule:
-        """Return one rule as typed parts."""
-        columns = typed_columns(self.rules.iloc[[row]], self.terms)
-        return ParsedRule(**{name: values[0].as_py() for name, values in columns.items()})
-
 
 def typed_columns(rules: pd.DataFrame, terms: Codes) -> dict[str, pa.Array]:
     """Return what the typed columns of the rule table must say of some rules."""
-    codes = {part.name: np.full(len(rules), -1, dtype=np.int32) for part in fields(ParsedRule)}
+    codes = {name: np.full(len(rules), -1, dtype=np.int32) for name in _TYPED}
     codes |= {name: rules[name].to_numpy() for name in ("type", "operator", "amount", "threshold")}
     for rule_type, shape in RULE_SHAPES.items():
         own = (rules["type"] == TYPE_CODE[rule_type]).to_numpy()
-        sources = {shape.premise_column: "premise", shape.conclusion_column: "conclusion"}
-        if shape.with_role:
-            sources["role"] = "mark"
-        if TYPE_CODE[rule_type] in _SIGNED:
-            sources["trigger_operator"] = "mark"
-        if rule_type == "place_state2attr":
-            sources["state"] = "state"
-        if rule_type == "exception":
-            sources |= {"entity": "entity", "environment": "place"}
-        for name, source in sources.items():
-            codes[name][own] = rules[source].to_numpy()[own]
+        for name, part in shape.columns.items():
+            codes[name][own] = rules[part].to_numpy()[own]
     names = {"type": ALL_TYPES, "role": ROLES, "operator": OPERATORS, "trigger_operator": OPERATORS}
     columns = {name: pa.array(values.astype(np.int32), mask=values < 0) for name, values in codes.items()}
     return {
@@ -151,15 +136,11 @@ def parse_rule_table(table: pa.Table) -> RuleBase:
     ValueError
         If a text does not parse or the columns of a row disagree; the message names the rule.
     """
-    findings = Findings()
-    base = TableReader().read(table.to_batches(max_chunksize=_CHUNK), findings)
-    if failed := next((check for check in findings.values() if check.failures), None):
+    report = Report()
+    base = TableReader().read(table.to_batches(max_chunksize=_CHUNK), report)
+    if failed := next((check for check in report.checks if check.failures), None):
         raise ValueError(f"{failed.examples[0]} ({failed.failures} such rules)")
     return base
-
-
-_CUTS = {"fol": halves_fol, "nl": halves_nl}
-_PARSERS = {"fol": (parse_premise_fol, parse_conclusion_fol), "nl": (parse_premise_nl, parse_conclusion_nl)}
 
 
 class TableReader:
@@ -167,11 +148,12 @@ class TableReader:
 
     def __init__(self) -> None:
         self.terms = Codes()
-        self._halves = {
-            name: tuple(_Halves(parse, self.terms) for parse in parsers) for name, parsers in _PARSERS.items()
+        self._clauses = {
+            form: tuple(_Clauses(read, self.terms) for read in readers)
+            for form, (_, *readers) in READERS.items()
         }
 
-    def read(self, batches: Iterable[pa.RecordBatch], findings: Findings) -> RuleBase:
+    def read(self, batches: Iterable[pa.RecordBatch], report: Report) -> RuleBase:
         """Read batches with the columns ``id``, ``fol`` and any others of the rule table.
 
         Fills the checks ``rule_fol``, ``rule_nl`` (a text does not parse), ``rule_texts`` (the two texts differ),
@@ -185,15 +167,15 @@ class TableReader:
                 raise ValueError(f"a rule table needs the columns id and fol, got {', '.join(columns)}")
             if "world_id" in columns:
                 worlds.update(map(str, columns["world_id"].unique().to_pylist()))
-            frames.append(self._rules(columns, findings))
+            frames.append(self._rules(columns, report))
         return RuleBase(self.terms, tuple(sorted(worlds)), pd.concat(frames, ignore_index=True))
 
-    def _rules(self, columns: dict[str, pa.Array], findings: Findings) -> pd.DataFrame:
+    def _rules(self, columns: dict[str, pa.Array], report: Report) -> pd.DataFrame:
         ids = columns["id"].to_numpy()
-        fol, fol_key = self._parts("fol", columns, findings)
-        nl, nl_key = self._parts("nl", columns, findings) if "nl" in columns else (fol, fol_key)
+        fol, fol_key = self._parts("fol", columns, report)
+        nl, nl_key = self._parts("nl", columns, report) if "nl" in columns else (fol, fol_key)
         differ = (fol["type"] >= 0) & (nl["type"] >= 0) & (fol != nl).any(axis=1)
-        findings["rule_texts"].fail_rows(
+        report["rule_texts"].fail_rows(
             np.flatnonzero(differ),
             lambda row: (
                 f"rule {ids[row]}: its two texts say different things: "
@@ -207,7 +189,7 @@ class TableReader:
             if name in columns:
                 given = columns[name].cast(wanted.type).take(pa.array(rules.index))
                 same = pc.if_else(pc.is_null(given), pc.is_null(wanted), pc.equal(given, wanted))
-                findings["rule_columns"].fail_rows(
+                report["rule_columns"].fail_rows(
                     np.flatnonzero(~same.fill_null(False).to_numpy(zero_copy_only=False)),
                     lambda row, name=name, given=given, wanted=wanted: (
                         f"rule {rules['id'].iloc[row]}: column {name} is {given[row].as_py()!r}, "
@@ -216,30 +198,26 @@ class TableReader:
                 )
         return rules
 
-    def _parts(
-        self, name: str, columns: dict[str, pa.Array], findings: Findings
-    ) -> tuple[pd.DataFrame, Ints]:
+    def _parts(self, name: str, columns: dict[str, pa.Array], report: Report) -> tuple[pd.DataFrame, Ints]:
         """Parse one text of every row; return the parts of a `RuleBase` and the key of each text.
 
         ``type`` is -1 where a text is no rule.
         """
-        ids, texts, (premises, conclusions) = columns["id"], columns[name].to_pylist(), self._halves[name]
+        ids, texts, (premises, conclusions) = columns["id"], columns[name].to_pylist(), self._clauses[name]
         halves = [_cut(name, text) for text in texts]
-        first = premises.numbers(half for half, _ in halves)
-        second = conclusions.numbers(half for _, half in halves)
-        shape, _, premise, trigger_operator, number, *more = premises.parsed(first)
-        other_shape, who, conclusion, operator, amount, *_ = conclusions.parsed(second)
+        shape, _, premise, trigger_operator, number, *more = premises.read([half for half, _ in halves])
+        other_shape, who, conclusion, operator, amount, *_ = conclusions.read([half for _, half in halves])
         shapes = premises.shapes.names, conclusions.shapes.names
         types = np.array([_type(*pair) for pair in product(*shapes)], np.int8).reshape(*map(len, shapes))
         rule_type = types[shape, other_shape]
-        findings[f"rule_{name}"].fail_rows(
+        report[f"rule_{name}"].fail_rows(
             np.flatnonzero(rule_type < 0),
             lambda row: f"rule {ids[row]}: {_complaint(name, texts[row])}",
         )
         if {f"premise_{name}", f"conclusion_{name}"} <= columns.keys():
             sides = [columns[f"{half}_{name}"].to_pylist() for half in ("premise", "conclusion")]
             given = list(zip(*sides, strict=True))
-            findings["rule_halves"].fail_rows(
+            report["rule_halves"].fail_rows(
                 [row for row, own in enumerate(halves) if given[row] != own],
                 lambda row: f"rule {ids[row]}: {given[row]} are not the halves of {texts[row]!r}",
             )
@@ -253,13 +231,14 @@ class TableReader:
             **dict(zip(_MORE, more, strict=True)),
             "threshold": np.where(rule_type == TYPE_CODE["count2state"], number, -1).astype(np.int32),
         }
-        return pd.DataFrame(rules), first << 32 | second
+        # Hashes do for finding what is there twice.
+        return pd.DataFrame(rules), pd.util.hash_array(np.array([text or "" for text in texts], dtype=object))
 
 
 def _cut(name: str, text: str | None) -> tuple[str, str]:
     """Return the halves of a text, empty where it has not two."""
     try:
-        return _CUTS[name](text or "")
+        return READERS[name][0](text or "")
     except ValueError:
         return "", ""
 
@@ -267,46 +246,44 @@ def _cut(name: str, text: str | None) -> tuple[str, str]:
 def _complaint(name: str, text: str | None) -> str:
     """Say why a text does not parse."""
     try:
-        {"fol": parse_rule_fol, "nl": parse_rule_nl}[name](text or "")
+        parse_rule(name, text or "")
     except ValueError as error:
         return str(error)
     return f"cannot read {text!r}"
 
 
-class _Halves(dict[str, int]):
-    """Number of each distinct premise (or conclusion), parsed when first seen."""
+class _Clauses:
+    """Reads premises, or conclusions, each distinct one once."""
 
     def __init__(self, parse: Callable[[str], Fact], terms: Codes) -> None:
-        super().__init__()
         self._parse, self._terms = parse, terms
-        self._parsed = array("i")
+        self._known: dict[str, tuple[int, ...]] = {}
         self.shapes = Codes([None])
 
-    def __missing__(self, text: str) -> int:
-        number = self[text] = len(self)
-        parts: tuple[int, ...] = (0, 0, 0, -1, -1, -1, -1, -1)
-        with suppress(ValueError):
-            clause = self._parse(text)
-            # All that the type of a rule depends on: its kind, whom it is about, and whether its number is 1.
-            shape = Fact(clause.kind, clause.who, "", number=int(clause.number == 1))
-            parts = (
-                self.shapes[shape],
-                "AB".index(clause.who),
-                self._terms[clause.term],
-                -1 if clause.operator is None else OPERATORS.index(clause.operator),
-                -1 if clause.number is None else clause.number,
-                *(-1 if term is None else self._terms[term] for term in map(clause.__getattribute__, _MORE)),
-            )
-        self._parsed.extend(parts)
-        return number
-
-    def numbers(self, halves: Iterable[str]) -> Ints:
-        """Return the number of every row's half."""
-        return np.fromiter(map(self.__getitem__, halves), np.int64)
-
-    def parsed(self, numbers: Ints) -> Ints:
+    def read(self, clauses: list[str]) -> Ints:
         """Return shape, who (0 A, 1 B), term, operator, number and `_MORE` of clauses, one row each."""
-        return np.array(self._parsed, dtype=np.int32).reshape(-1, 5 + len(_MORE)).T[:, numbers]
+        codes, distinct = pd.factorize(np.array(clauses, dtype=object))
+        for text in distinct:
+            if text not in self._known:
+                self._known[text] = self._numbers(text)
+        numbers = [self._known[text] for text in distinct]
+        return np.array(numbers, np.int32).reshape(-1, 5 + len(_MORE)).T[:, codes]
+
+    def _numbers(self, text: str) -> tuple[int, ...]:
+        try:
+            clause = self._parse(text)
+        except ValueError:
+            return (0, 0, 0, -1, -1, -1, -1, -1)
+        # All that the type of a rule depends on: its kind, whom it is about, and whether its number is 1.
+        shape = Fact(clause.kind, clause.who, "", number=int(clause.number == 1))
+        return (
+            self.shapes[shape],
+            "AB".index(clause.who),
+            self._terms[clause.term],
+            -1 if clause.operator is None else OPERATORS.index(clause.operator),
+            -1 if clause.number is None else clause.number,
+            *(-1 if term is None else self._terms[term] for term in map(clause.__getattribute__, _MORE)),
+        )
 
 
 @lru_cache

@@ -18,9 +18,8 @@ from ..io.shards import Shard
 from ..spec import ROLES, RULE_SPLITS
 from ..text.parser import RULE_SHAPES
 from ..world import load_vocabulary
-from .mentions import plurals
-from .report import Findings, StageProgress
-from .rulebase import ALL_TYPES, TYPE_CODE, RuleBase, TableReader
+from .report import Report, StageProgress
+from .rulebase import ALL_TYPES, TYPE_CODE, RuleBase, TableReader, typed_columns
 
 _BATCH = 150_000
 _MOST_UNITS, _LONGEST_CHAIN = 3, 8
@@ -28,39 +27,39 @@ _MOST_UNITS, _LONGEST_CHAIN = 3, 8
 
 
 def check_rules(
-    folder: Path, shards: list[Shard], findings: Findings, progress: StageProgress
+    folder: Path, shards: list[Shard], report: Report, progress: StageProgress
 ) -> dict[str, RuleBase]:
     """Read and check the rules of both worlds; by split."""
     reader, worlds = TableReader(), dict[str, RuleBase]()
     for done, split in enumerate(RULE_SPLITS, start=1):
         own = [shard for shard in shards if shard.split == split]
-        worlds[split] = base = reader.read(_batches(folder, own, findings), findings)
-        _check_ids(base, split, findings)
-        check_constraints(base, findings)
+        worlds[split] = base = reader.read(_batches(folder, own, report), report)
+        _check_ids(base, split, report)
+        check_constraints(base, report)
         progress("rules", done, len(RULE_SPLITS))
-    _check_heldout(worlds["train"], worlds["heldout"], findings)
+    _check_heldout(worlds["train"], worlds["heldout"], report)
     return worlds
 
 
-def check_constraints(base: RuleBase, findings: Findings) -> None:
+def check_constraints(base: RuleBase, report: Report) -> None:
     """Check C1 to C8 on the rules of one world."""
     for number in range(1, 9):
-        findings[f"C{number}"].checked += len(base)
+        report[f"C{number}"].checked += len(base)
     for check in _CONSTRAINTS:
-        check(base, findings)
+        check(base, report)
 
 
-def _batches(folder: Path, shards: list[Shard], findings: Findings) -> Iterator[pa.RecordBatch]:
+def _batches(folder: Path, shards: list[Shard], report: Report) -> Iterator[pa.RecordBatch]:
     for shard in shards:
         with pq.ParquetFile(folder / shard.path) as file:
             for batch in file.iter_batches(batch_size=_BATCH):
                 for name in ("rule_ids", "rule_fol", "rule_nl", "rule_texts", "rule_halves", "rule_columns"):
-                    findings[name].checked += len(batch)
+                    report[name].checked += len(batch)
                 yield batch
 
 
-def _check_ids(base: RuleBase, split: str, findings: Findings) -> None:
-    ids = findings["rule_ids"]
+def _check_ids(base: RuleBase, split: str, report: Report) -> None:
+    ids = report["rule_ids"]
     ids.fail(
         *(f"rules/{split}: the id {base['id'][row]} occurs twice" for row in _repeats(base.rules["id"]).index)
     )
@@ -68,9 +67,9 @@ def _check_ids(base: RuleBase, split: str, findings: Findings) -> None:
         ids.fail(f"rules/{split}: one world_id expected, got {', '.join(base.worlds)}")
 
 
-def _check_heldout(first: RuleBase, heldout: RuleBase, findings: Findings) -> None:
+def _check_heldout(first: RuleBase, heldout: RuleBase, report: Report) -> None:
     """No rule, text for text, is in both worlds."""
-    check = findings["heldout"]
+    check = report["heldout"]
     check.checked += len(heldout)
     for text in ("fol_key", "nl_key"):
         shared = np.isin(heldout[text], first[text])
@@ -78,9 +77,9 @@ def _check_heldout(first: RuleBase, heldout: RuleBase, findings: Findings) -> No
 
 
 def _name(base: RuleBase, row: int) -> str:
-    rule = base.rule(row)
-    parts = {key: value for key, value in vars(rule).items() if value is not None and key != "type"}
-    return f"{base['id'][row]} ({rule.type}: {', '.join(f'{key} {value}' for key, value in parts.items())})"
+    columns = typed_columns(base.rules.iloc[[row]], base.terms)
+    kind, *parts = [f"{name} {value[0]}" for name, value in columns.items() if value[0].is_valid]
+    return f"{base['id'][row]} ({kind.removeprefix('type ')}: {', '.join(parts)})"
 
 
 def _repeats(key: pd.DataFrame | pd.Series) -> pd.Series:
@@ -90,7 +89,7 @@ def _repeats(key: pd.DataFrame | pd.Series) -> pd.Series:
     return first[first != first.index]
 
 
-def _functional(base: RuleBase, findings: Findings) -> None:
+def _functional(base: RuleBase, report: Report) -> None:
     """C1 and C2: one rule per key, so in particular none that adds and one that takes."""
     key = base.rules[["type", "premise", "mark", "state", "entity", "place", "conclusion"]].copy()
     # A kind, a state, or a place and a state, may have a rule for every attribute; any other premise has one.
@@ -102,11 +101,11 @@ def _functional(base: RuleBase, findings: Findings) -> None:
         return f"rules {_name(base, pair[1])} and {_name(base, pair[0])} have the same key"
 
     operator = base["operator"]
-    findings["C1"].fail_rows(pairs, describe)
-    findings["C2"].fail_rows([pair for pair in pairs if operator[[*pair]].sum() == 1], describe)
+    report["C1"].fail_rows(pairs, describe)
+    report["C2"].fail_rows([pair for pair in pairs if operator[[*pair]].sum() == 1], describe)
 
 
-def _levels(base: RuleBase, findings: Findings) -> None:
+def _levels(base: RuleBase, report: Report) -> None:
     """C3 and C4: acyclic; what states and actions change has no driver; one driver per response; thresholds apart."""
     names, changes = base.terms.names, base.of_type("attrchange2attr")
     drivers_of: dict[Any, set[int]] = changes.groupby("conclusion")["premise"].agg(set).to_dict()
@@ -114,10 +113,10 @@ def _levels(base: RuleBase, findings: Findings) -> None:
         TopologicalSorter(drivers_of).prepare()
     except CycleError as error:
         loop = " -> ".join(names[code] for code in reversed(error.args[1]))
-        findings["C3"].fail(f"attribute changes run in a circle: {loop}")
+        report["C3"].fail(f"attribute changes run in a circle: {loop}")
     drivers = set(base.of_type("state2attr", "action2attr", "place_state2attr")["conclusion"])
     counted = set(base.of_type("count2state")["premise"])
-    fail = findings["C4"].fail
+    fail = report["C4"].fail
     fail(*(f"{names[code]!r} is a driver and a response" for code in sorted(drivers & drivers_of.keys())))
     moved = counted & (drivers | drivers_of.keys())
     fail(*(f"{names[code]!r} has a threshold and is changed" for code in sorted(moved)))
@@ -127,7 +126,7 @@ def _levels(base: RuleBase, findings: Findings) -> None:
             fail(f"the response {names[code]!r} has {len(rivals)} drivers: {spelt}")
 
 
-def _routes(base: RuleBase, findings: Findings) -> None:
+def _routes(base: RuleBase, report: Report) -> None:
     """C5: no attribute is changed along two routes, whatever happens to whom.
 
     An action changes attributes through its environment's state, through its own, through places and states together,
@@ -157,15 +156,15 @@ def _routes(base: RuleBase, findings: Findings) -> None:
     names = base.terms.names
     for _, group in shared.groupby(who):
         action, role, attribute = group[[*who, "attribute"]].to_numpy().min(axis=0).tolist()
-        findings["C5"].fail(
+        report["C5"].fail(
             f"{names[action]!r} changes {names[attribute]!r} of its {ROLES[role]} by "
             f"{' and by '.join(group['by'].unique())} ({group['attribute'].nunique()} such attributes)"
         )
 
 
-def _thresholds(base: RuleBase, findings: Findings) -> None:
+def _thresholds(base: RuleBase, report: Report) -> None:
     """C5 for counts: no count has two states, and what counts change nothing else does, as they do it always."""
-    names, fail, cuts = base.terms.names, findings["C5"].fail, base.of_type("count2state")
+    names, fail, cuts = base.terms.names, report["C5"].fail, base.of_type("count2state")
     bounds = cuts.pivot_table(index="premise", columns="mark", values="threshold", aggfunc="last")
     for attribute, fewer, more in bounds.reindex(columns=[0, 1]).dropna().astype(int).itertuples():
         if fewer > more + 1:
@@ -189,7 +188,7 @@ def _thresholds(base: RuleBase, findings: Findings) -> None:
         )
 
 
-def _exceptions(base: RuleBase, findings: Findings) -> None:
+def _exceptions(base: RuleBase, report: Report) -> None:
     """C5 for exceptions: each sets aside one rule, of one condition less, and has its sign and another amount."""
     about = ["premise", "conclusion", "entity", "place"]
     rules = base.of_type("state2attr", "exception")[[*about, "operator", "amount"]]
@@ -200,14 +199,14 @@ def _exceptions(base: RuleBase, findings: Findings) -> None:
     found = pd.concat(outer).merge(rules, on=about, suffixes=("", "_aside"))
     good = found[found["operator"].eq(found["operator_aside"]) & found["amount"].ne(found["amount_aside"])]
     times = good["row"].value_counts().reindex(own.index, fill_value=0)
-    findings["C5"].fail_rows(
+    report["C5"].fail_rows(
         own.index[times != 1].to_numpy(),
         lambda row: f"the exception {_name(base, row)} sets {times[row]} rules aside, not one",
     )
     kinds, places = (
         own[~both & (own[name] >= 0)][about[:2]].drop_duplicates() for name in ("entity", "place")
     )
-    findings["C5"].fail_rows(
+    report["C5"].fail_rows(
         kinds.reset_index().merge(places)["index"].to_numpy(),
         lambda row: f"two exceptions like {_name(base, row)} can apply, for a kind and for a place",
     )
@@ -220,7 +219,7 @@ def _effects(base: RuleBase, states: pd.Series) -> pd.DataFrame:
     return rules[["premise", "conclusion"]].set_axis(["state", "attribute"], axis=1).drop_duplicates()
 
 
-def _losses(base: RuleBase, findings: Findings) -> None:
+def _losses(base: RuleBase, report: Report) -> None:
     """C6: no kind starts with fewer of an attribute than one chain of changes can take."""
     changes = base.of_type("attrchange2attr")
     effects = base.of_type("state2attr", "action2attr", "place_state2attr", "exception")
@@ -232,7 +231,7 @@ def _losses(base: RuleBase, findings: Findings) -> None:
         most = pd.concat([most, passed.groupby(changes["conclusion"]).max()]).groupby(level=0).max()
     least = base.of_type("entity2attr").groupby("conclusion")["amount"].min()
     loss = most.reindex(least.index, fill_value=0)
-    findings["C6"].fail(
+    report["C6"].fail(
         *(
             f"{base.terms.names[code]!r} starts at {least[code]} and can lose {int(loss[code])}"
             for code in least.index[least < loss]
@@ -240,9 +239,9 @@ def _losses(base: RuleBase, findings: Findings) -> None:
     )
 
 
-def _distinct_texts(base: RuleBase, findings: Findings) -> None:
+def _distinct_texts(base: RuleBase, report: Report) -> None:
     for text, key in (("FOL", "fol_key"), ("English", "nl_key")):
-        findings["C7"].fail_rows(
+        report["C7"].fail_rows(
             list(_repeats(base.rules[key]).items()),
             lambda pair, text=text: (
                 f"rules {base['id'][pair[1]]} and {_name(base, pair[0])} have the same {text} text"
@@ -250,30 +249,28 @@ def _distinct_texts(base: RuleBase, findings: Findings) -> None:
         )
 
 
-def _terms(base: RuleBase, findings: Findings) -> None:
+def _terms(base: RuleBase, report: Report) -> None:
     """C7: a name stands for one term, in one kind, and no name is part of another or its plural."""
     kinds: dict[str, set[str]] = defaultdict(set)
     for rule_type in ALL_TYPES:
-        part, shape = base.of_type(rule_type), RULE_SHAPES[rule_type]
-        columns = {"premise": shape.premise_column, "conclusion": shape.conclusion_column}
-        columns |= {"state": "state", "entity": "entity", "place": "environment"}
-        for column, kind in columns.items():
-            for code in part[column].unique():
+        part = base.of_type(rule_type)
+        for kind, column in RULE_SHAPES[rule_type].columns.items():
+            for code in part[column].unique() if column != "mark" else ():
                 if code >= 0:
                     kinds[base.terms.names[code]].add(kind.removeprefix("trigger_"))
-    for name, plural in plurals().items():
+    for name, plural in load_vocabulary().plural_of.items():
         if plural != name and name in base.terms and plural in base.terms:
-            findings["C7"].fail(f"{plural!r} is a term and the plural of {name!r}")
+            report["C7"].fail(f"{plural!r} is a term and the plural of {name!r}")
     for name, its_kinds in kinds.items():
         if len(its_kinds) > 1:
-            findings["C7"].fail(f"{name!r} is used as {' and as '.join(sorted(its_kinds))}")
+            report["C7"].fail(f"{name!r} is used as {' and as '.join(sorted(its_kinds))}")
         words = name.split()
         for start, stop in combinations(range(len(words) + 1), 2):
             if (inner := " ".join(words[start:stop])) != name and inner in kinds:
-                findings["C7"].fail(f"the term {inner!r} is part of the term {name!r}")
+                report["C7"].fail(f"the term {inner!r} is part of the term {name!r}")
 
 
-def _denied(base: RuleBase, findings: Findings) -> None:
+def _denied(base: RuleBase, report: Report) -> None:
     """C8: no rule links a pair of words that readers would link without it."""
     denied = set(load_vocabulary().denied)
     kinds = {"env2state": "env_state", "action2state": "action_state", "action2env": "action_env"}
@@ -285,7 +282,7 @@ def _denied(base: RuleBase, findings: Findings) -> None:
             right = right if kind == "action_env" else right.rsplit(" ", 1)[-1]
             for word in left.split() if kind == "env_state" else [left]:
                 if (kind, word, right) in denied:
-                    findings["C8"].fail(f"rule {_name(base, row)} is common sense: {word}, {right}")
+                    report["C8"].fail(f"rule {_name(base, row)} is common sense: {word}, {right}")
 
 
 _CONSTRAINTS = (

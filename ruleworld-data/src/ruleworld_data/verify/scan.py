@@ -25,7 +25,7 @@ from ..spec import CHAINS, MINI_FOLD_SIZE, MINI_FOLDS, UNKNOWN
 from ..text.fol import OPERATIONS
 from ..world import Ints
 from .mentions import question_problems
-from .report import Findings, StageProgress
+from .report import Report, StageProgress
 from .rulebase import ALL_TYPES, RuleBase
 
 _SCOPE = ("facts", "queries", "answers", "answer_types")
@@ -82,8 +82,8 @@ class Scan:
     ``shards`` are those that were read.
     """
 
-    def __init__(self, folder: Path, findings: Findings) -> None:
-        self.folder, self.findings = folder, findings
+    def __init__(self, folder: Path, report: Report) -> None:
+        self.folder, self.report = folder, report
         self.subquestions: list[SubQuestion] = []
         self.shards: list[Shard] = []
         self._numbers: dict[SubQuestion, int] = {}
@@ -94,7 +94,7 @@ class Scan:
 
     def read(self, shard: Shard, world_id: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
         """Check lists and labels of one shard's rows; yield those whose lists line up, with their parts' numbers."""
-        shape, labels = self.findings["question_shape"], self.findings["question_labels"]
+        shape, labels = self.report["question_shape"], self.report["question_labels"]
         folds: Counter[int] = Counter()
         self.shards.append(shard)
         with pq.ParquetFile(self.folder / shard.path) as file:
@@ -157,11 +157,11 @@ def check_questions(
     folder: Path,
     shards: list[Shard],
     worlds: Mapping[str, RuleBase],
-    findings: Findings,
+    report: Report,
     progress: StageProgress,
 ) -> Scan:
     """Read the questions, check every row and then the rows against each other; ``worlds`` by rule split."""
-    scan, skeletons, check = Scan(folder, findings), list[str](), findings["question_text"]
+    scan, skeletons, check = Scan(folder, report), list[str](), report["question_text"]
     for done, shard in enumerate(shards, start=1):
         base = worlds["heldout" if shard.split == "heldout" else "train"]
         types = base["type"]  # taking a column from a frame costs as much as all else about a sub-question
@@ -171,7 +171,7 @@ def check_questions(
             check.checked += 1
             check.fail(*(f"{row['id']}: {problem}" for problem in question_problems(row["question"], scopes)))
             if row["skeleton"] != (wanted := " & ".join(skeletons[n] for n in numbers)):
-                findings["question_labels"].fail(
+                report["question_labels"].fail(
                     f"{row['id']}: skeleton is {row['skeleton']}, its rules make {wanted}"
                 )
         progress("questions", done, len(shards))
@@ -196,12 +196,12 @@ def _check_repeats(scan: Scan) -> None:
     """Find ids and texts that occur twice; mini repeats rows of test, and only those."""
     rows = scan.questions
     in_mini, in_test = rows["split"] == "mini", rows["split"] == "test"
-    scan.findings["duplicates"].checked += len(rows)
+    scan.report["duplicates"].checked += len(rows)
 
     def place(row: int) -> str:
         return f"{scan.shards[rows['shard'][row]].path}, row {rows['row'][row]}"
 
-    for key, check in (("id", scan.findings["question_labels"]), ("question", scan.findings["duplicates"])):
+    for key, check in (("id", scan.report["question_labels"]), ("question", scan.report["duplicates"])):
         for part in (rows[~in_mini], rows[in_mini]):
             again, before = part.index[part.duplicated(key)], part[key]
             check.fail_rows(
@@ -216,7 +216,7 @@ def _check_repeats(scan: Scan) -> None:
 
 def _check_overlap(scan: Scan) -> None:
     """Find sub-questions of the other splits that train teaches."""
-    check, train = scan.findings["overlap"], {known.lesson for known in scan.of("train")}
+    check, train = scan.report["overlap"], {known.lesson for known in scan.of("train")}
     for split in dict.fromkeys(shard.split for shard in scan.shards if shard.split != "train"):
         subquestions = scan.of(split)
         check.checked += len(subquestions)
@@ -242,7 +242,7 @@ def _lines_up(row: dict[str, Any], shard: Shard) -> bool:
     if None in (*lists, row["question"], row["gold_rule_ids"]):
         return False
     *scope, steps = map(len, lists)
-    least, most = (2, shard.dials.parts) if shard.config.startswith("multi_rule") else (1, 1)
+    least, most = (2, shard.spec.dials.parts) if shard.config.startswith("multi_rule") else (1, 1)
     most_steps = scope[0] if shard.config.startswith("multi_rule") else _size(shard)
     if steps != most_steps and not (row["answers"] == [UNKNOWN] and 1 <= steps < most_steps):
         return False

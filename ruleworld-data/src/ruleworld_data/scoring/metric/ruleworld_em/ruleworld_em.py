@@ -3,13 +3,7 @@
 # evaluate reads the import lines of this file with a regular expression: one module per line.
 import datasets
 import evaluate
-from ruleworld_data.scoring import (
-    risk_coverage_area,
-    score_output,
-    selective_means,
-    selective_scores,
-    split_answers,
-)
+from ruleworld_data.scoring import mean_scores, score_output, split_answers
 
 _DESCRIPTION = """
 Exact match on the comma-separated answer list in the last complete box of a model's output, as in the
@@ -82,13 +76,4 @@ class RuleWorldEM(evaluate.Metric):
     def _compute(self, predictions, references, confidences=None):
         golds = [split_answers(gold) if isinstance(gold, str) else gold for gold in references]
         scores = [score_output(output, gold) for output, gold in zip(predictions, golds, strict=True)]
-        names = ("exact_match", "strict_match", "length_mismatch", "missing_box")
-        means = {name: sum(getattr(score, name) for score in scores) / len(scores) for name in names}
-        if ["unknown"] in golds:
-            refusals = (
-                selective_scores(score.parsed, gold) for score, gold in zip(scores, golds, strict=True)
-            )
-            means |= selective_means(refusals)
-        if confidences is not None:
-            means["aurc"] = risk_coverage_area(confidences, [score.exact_match for score in scores])
-        return means
+        return mean_scores(scores, golds, confidences)
