@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..questions.skeletons import shares_of
 from ..spec import (
@@ -14,19 +14,20 @@ from ..spec import (
     VERSION,
     Dials,
     WorldSizes,
+    WorldSpec,
     check_count,
     check_name,
     check_seed,
     data_version,
+    read_fields,
     subtasks_of,
 )
 
-__all__ = ["ACCESS", "FORMS", "EnvConfig", "RewardWeights", "WorldKey", "read_config"]
+__all__ = ["ACCESS", "FORMS", "EnvConfig", "RewardWeights", "read_config"]
 
 FORMS = ("nl", "fol")
 ACCESS = ("prompt", "tool", "tags")
 """How a model reaches the rules: all in the prompt, by calls of a search tool, by ``<search>words</search>``."""
-T = TypeVar("T")
 _WORLD_QUESTIONS = {"tiny": 1_024, "paper": 16_384}
 """Questions of all sub-tasks that one world serves before the next is drawn."""
 
@@ -65,16 +66,6 @@ class RewardWeights:
             raise ValueError(
                 "a reward must count right answers: give exact, strict or proved a weight above 0"
             )
-
-
-class WorldKey(NamedTuple):
-    """All that the worlds of an environment depend on."""
-
-    seed: int
-    subtasks: tuple[str, ...]
-    scale: str
-    dials: Dials
-    version: str
 
 
 @dataclass(frozen=True)
@@ -138,7 +129,7 @@ class EnvConfig:
         object.__setattr__(self, "dials", str(dials))
         object.__setattr__(self, "version", data_version(self.version))
         if isinstance(self.reward, Mapping):
-            object.__setattr__(self, "reward", _read(RewardWeights, self.reward, "reward part"))
+            object.__setattr__(self, "reward", read_fields(RewardWeights, self.reward, "reward part"))
         check_seed(self.seed)
         check_name("scale", self.scale, _WORLD_QUESTIONS)
         check_name("form", self.form, FORMS)
@@ -161,9 +152,9 @@ class EnvConfig:
         return max(skeleton.n_rules for skeleton in shares_of(subtask, Dials.parse(self.dials)))
 
     @property
-    def world_key(self) -> WorldKey:
-        """What the worlds depend on."""
-        return WorldKey(self.seed, self.subtasks, self.scale, Dials.parse(self.dials), self.version)
+    def spec(self) -> WorldSpec:
+        """What the worlds depend on, besides the sub-tasks."""
+        return WorldSpec(self.scale, "heldout", self.seed, self.version, Dials.parse(self.dials))
 
     @property
     def sizes(self) -> WorldSizes:
@@ -177,7 +168,7 @@ class EnvConfig:
     @classmethod
     def from_dict(cls, values: object) -> EnvConfig:
         """Read `to_dict`'s result, or some of its fields; `ValueError` for a wrong name or value."""
-        return _read(cls, values, "option of the environment")
+        return read_fields(cls, values, "option of the environment")
 
 
 def read_config(changes: Sequence[str]) -> EnvConfig:
@@ -206,11 +197,11 @@ def world_sizes(scale: str) -> WorldSizes:
     return replace(SCALES[scale].sizes, **subset)
 
 
-def world_questions(key: WorldKey) -> int:
+def world_questions(spec: WorldSpec, subtasks: tuple[str, ...]) -> int:
     """Return how many questions of each sub-task one world serves."""
-    count = max(1, _WORLD_QUESTIONS[key.scale] // len(key.subtasks))
-    scale = replace(SCALES[key.scale].turned(key.dials), subset=None)
-    kinds = {name.rpartition("_")[0] for name in key.subtasks if key.dials.structure != Dials()}
+    count = max(1, _WORLD_QUESTIONS[spec.scale] // len(subtasks))
+    scale = replace(spec.sized, subset=None)
+    kinds = {name.rpartition("_")[0] for name in subtasks if spec.dials.structure != Dials()}
     # A thin crowd has few chains.
     chains = scale.chain_room(1.0)
     rooms = {"multi_hop": chains, "unknown": chains, "exceptions": scale.exception_room(1.0)}
@@ -220,14 +211,3 @@ def world_questions(key: WorldKey) -> int:
 def _check_share(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
-
-
-def _read(cls: type[T], values: object, what: str) -> T:
-    if not isinstance(values, Mapping):
-        raise ValueError(f"expected an object of {what}s by name, got {values!r:.80}")
-    for name in values:
-        check_name(what, name, [item.name for item in fields(cls)])  # type: ignore[arg-type]
-    try:
-        return cls(**values)
-    except (TypeError, AttributeError) as error:
-        raise ValueError(f"an {what} has the wrong type ({error}), got {dict(values)!r:.200}") from None

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from ..fresh import continent
 from ..pools import shared_pool
+from ..spec import WorldSpec
 from ..world import Ints, Stream
-from .config import EnvConfig, WorldKey, world_questions, world_sizes
+from .config import EnvConfig, world_questions, world_sizes
 
 __all__ = ["EnvWorld", "place_of", "world_of"]
 
@@ -27,7 +28,8 @@ class EnvWorld:
 
     Parameters
     ----------
-    key : WorldKey
+    spec : WorldSpec
+    subtasks : tuple of str
     number : int
         Which world of the sequence.
 
@@ -39,10 +41,10 @@ class EnvWorld:
         Sub-task -> questions.
     """
 
-    def __init__(self, key: WorldKey, number: int) -> None:
-        rows = dict.fromkeys(key.subtasks, world_questions(key))
+    def __init__(self, spec: WorldSpec, subtasks: tuple[str, ...], number: int) -> None:
+        rows, made = dict.fromkeys(subtasks, world_questions(spec, subtasks)), world_sizes(spec.scale)
         world, self.rules, questions = continent(
-            key.seed, number, rows, world_sizes(key.scale), version=key.version, dials=key.dials
+            spec.seed, number, rows, made, version=spec.version, dials=spec.dials
         )
         self.world_id = world.world_id
         self.rows: dict[str, list[dict[str, Any]]] = {
@@ -89,16 +91,15 @@ class EnvWorld:
 
 
 @lru_cache(maxsize=WORLDS_KEPT)
-def world_of(key: WorldKey, number: int) -> EnvWorld:
+def world_of(spec: WorldSpec, subtasks: tuple[str, ...], number: int) -> EnvWorld:
     """Return a world of a sequence, drawn at most once while it is kept."""
-    return EnvWorld(key, number)
+    return EnvWorld(spec, subtasks, number)
 
 
 def place_of(config: EnvConfig, index: int) -> tuple[EnvWorld, str, dict[str, Any]]:
     """Return the world, the sub-task and the question of an instance."""
-    key = config.world_key
-    turns = len(key.subtasks)
-    number, place = divmod(index, world_questions(key) * turns)
-    row, turn = divmod(place, turns)
-    world = world_of(key, number)
-    return world, key.subtasks[turn], world.rows[key.subtasks[turn]][row]
+    spec, subtasks = config.spec, config.subtasks
+    number, place = divmod(index, world_questions(spec, subtasks) * len(subtasks))
+    row, turn = divmod(place, len(subtasks))
+    world = world_of(spec, subtasks, number)
+    return world, subtasks[turn], world.rows[subtasks[turn]][row]

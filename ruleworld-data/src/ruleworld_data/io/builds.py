@@ -16,7 +16,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from ..spec import PAPER_POINT, VERSION, Dials, WorldSpec, check_count, data_version
+from ..spec import PAPER_POINT, VERSION, Dials, WorldSpec, check_count, data_version, read_fields
 from .cluster import run_on_ray
 from .files import PART, file_digest, whole_file, write_whole
 from .shards import Shard, plan
@@ -216,7 +216,7 @@ def world_spec(manifest: dict[str, Any], path: Path = Path(MANIFEST)) -> WorldSp
             manifest.get("scale", ""),
             seed=manifest.get("seed", -1),
             version=data_version(manifest.get("generator_version")),
-            dials=Dials.from_dict(manifest.get("dials", {})),
+            dials=read_fields(Dials, manifest.get("dials", {}), "dial"),
         )
     except (ValueError, TypeError) as error:
         raise ValueError(

@@ -87,15 +87,6 @@ class Dials:
         return {name: value for name, value in values.items() if value != getattr(PAPER_POINT, name)}
 
     @classmethod
-    def from_dict(cls, values: object) -> Dials:
-        """Read `to_dict`'s result, from JSON or anyone's file; `ValueError` for a wrong name or value."""
-        if not isinstance(values, dict):
-            raise ValueError(f"dials must be given by name, as in {{'hops': 6}}, got {values!r}")
-        for name in values:
-            check_name("dial", name, [item.name for item in fields(cls)])
-        return cls(**values)
-
-    @classmethod
     def parse(cls, text: str) -> Dials:
         """Read `str` of dials, e.g. "hops=6,crowd=16,thresholds=true"; empty: the paper's point.
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import TypeVar
+
+T = TypeVar("T")
 
 VERSIONS = ("1.1", "1.2")
 """Versions of the data that can be generated, oldest first."""
@@ -98,3 +102,21 @@ def data_version(value: object) -> str:
     written = str(value)
     short = written.removesuffix(".0") if written.count(".") == 2 else written
     return check_name("version", short, VERSIONS)
+
+
+def read_fields(cls: type[T], values: object, what: str) -> T:
+    """Return a dataclass of values by field, as JSON or anyone's file has them.
+
+    Raises
+    ------
+    ValueError
+        For anything else than a mapping, a wrong name or a wrong value; ``what`` says in words what a field is.
+    """
+    if not isinstance(values, Mapping):
+        raise ValueError(f"expected an object of {what}s by name, got {values!r:.80}")
+    for name in values:
+        check_name(what, name, [item.name for item in fields(cls)])  # type: ignore[arg-type]
+    try:
+        return cls(**values)
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"an {what} has the wrong type ({error}), got {dict(values)!r:.200}") from None
