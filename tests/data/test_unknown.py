@@ -79,7 +79,7 @@ def test_a_tenth_is_missing_and_would_be_the_answer(dials):
 
 def test_who_always_says_unknown_has_half_of_every_fold():
     for hops in (1, 2, 3):
-        rows = question_table(f"unknown_{hops}", "mini", dials=DIALS[0]).to_pylist()
+        rows = question_table(f"unknown_{hops}", "mini", "tiny", dials=DIALS[0]).to_pylist()
         folds = Counter((row["fold"], row["answers"] == ["unknown"]) for row in rows)
         assert folds == dict.fromkeys(product(range(5), (False, True)), 5)
         places = [i % 10 for i, row in enumerate(rows) if row["answers"] == ["unknown"]]

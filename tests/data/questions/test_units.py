@@ -1,13 +1,13 @@
-"""Units: chains against a walk over the rule table, drawing without replacement, and the split of what is asked."""
+"""Units: evaluation splits spread over chains, a chain is of one split, and skeletons stand in for each other."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 
 import numpy as np
 import pytest
-from ruleworld_data.generate import rule_table, world_of
-from ruleworld_data.questions.skeletons import DOUBLE, MULTI_HOP, SINGLE, Skeleton, chains
+from ruleworld_data.generate import world_of
+from ruleworld_data.questions.skeletons import DOUBLE, MULTI_HOP, SINGLE, Skeleton
 from ruleworld_data.questions.units import UnitSource, draw_units
 from ruleworld_data.spec import WorldSpec
 from ruleworld_data.world import Stream
@@ -18,42 +18,6 @@ SKELETONS = [*SINGLE, *DOUBLE, *(skeleton for shares in MULTI_HOP.values() for s
 @pytest.fixture(scope="module")
 def world():
     return world_of(WorldSpec("tiny"))
-
-
-@pytest.fixture(scope="module")
-def followers():
-    """Return for every rule id of the tiny world the rules of each type that it makes fire."""
-    rules = rule_table("train", "tiny").to_pylist()
-    premise = defaultdict(lambda: defaultdict(list))
-    for rule in rules:
-        key = {
-            "env2state": rule["environment"],
-            "state2attr": rule["state"],
-            "attrchange2attr": (rule["trigger_attribute"], rule["trigger_operator"]),
-        }.get(rule["type"])
-        premise[rule["type"]][key].append(rule["id"])
-
-    def following(rule_id, rule_type):
-        rule = rules[rule_id]
-        key = {
-            "env2state": rule["environment"],
-            "state2attr": rule["state"],
-            "attrchange2attr": (rule["attribute"], rule["operator"]),
-        }[rule_type]
-        return premise[rule_type][key]
-
-    return rules, following
-
-
-@pytest.mark.parametrize("skeleton", SKELETONS, ids=lambda s: s.name)
-def test_chains_are_those_of_a_walk(world, followers, skeleton):
-    rules, following = followers
-    walked = [(rule["id"],) for rule in rules if rule["type"] == skeleton.path[0]]
-    for rule_type in skeleton.path[1:]:
-        walked = [(*chain, rule) for chain in walked for rule in following(chain[-1], rule_type)]
-    found = chains(world, skeleton.path)
-    ids = [world.blocks[t].ids[rows].tolist() for t, rows in zip(skeleton.path, found, strict=True)]
-    assert sorted(zip(*ids, strict=True)) == sorted(walked)
 
 
 def asked(world, units):

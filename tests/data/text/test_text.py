@@ -10,19 +10,11 @@ import pyarrow as pa
 import pytest
 from ruleworld_data.generate import rule_table
 from ruleworld_data.spec import Dials
-from ruleworld_data.text import (
-    Fact,
-    Query,
-    parse_facts,
-    parse_query,
-    parse_rule,
-)
+from ruleworld_data.text import parse_rule
 from ruleworld_data.verify import parse_rule_table
-from ruleworld_data.world import load_vocabulary
 
 brute = runpy.run_path(str(Path(__file__).parents[1] / "brute_force.py"))
 things, rows = brute["things"], brute["rows"]
-WORDS = load_vocabulary()
 THIRD = {row[0]: row[1] for row in rows("actions.tsv")} | {row[1]: row[2] for row in rows("change_verbs.tsv")}
 SIGN = {row[1]: row[0] for row in rows("change_verbs.tsv")}
 AT, TO = {}, {}
@@ -148,27 +140,6 @@ def test_other_fol_is_refused_by_name(text):
 def test_other_english_is_refused(text):
     with pytest.raises(ValueError, match="expected"):
         parse_rule("nl", text)
-
-
-def test_facts_and_queries():
-    text = (
-        "Tiny_cat(x) & Elderly_pig(y) & Has(x, Mineral_fur, 12) & Lose_Strong_fin(x, 2) & Attack(y, x) & "
-        "Bridge(x)"
-    )
-    assert parse_facts("Bridge(x)") == parse_facts("Enter(x, Bridge)")
-    assert parse_facts(text) == (
-        Fact("is", "x", "tiny cat"),
-        Fact("is", "y", "elderly pig"),
-        Fact("has", "x", "mineral fur", number=12),
-        Fact("change", "x", "strong fin", operator="minus", number=2),
-        Fact("act", "y", "attack", other="x"),
-        Fact("in", "x", "bridge"),
-    )
-    assert parse_query("Has(x, Mineral_fur, ?)") == Query("has", "x", "mineral fur")
-    assert parse_query("In(y, ?)") == Query("in", "y")
-    assert parse_query("State(x, ?, Attack)") == Query("state", "x", "attack")
-    assert parse_query("State(x, ?, In)") == Query("state", "x", "in")
-    assert parse_query("State(x, ?, Has, Mineral_fur)") == Query("state_of_count", "x", "mineral fur")
 
 
 def test_a_table_without_fol_is_refused():

@@ -1,4 +1,4 @@
-"""Streams: what is promised about them, checked by counting."""
+"""Streams: their words never change, and different keys name different ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,6 @@ GOLDEN = {
     ("golden", 0, "train"): ["0x94d058677dd7d8ab", "0xe19e0509b882fd26", "0xc84c30bf9c8603d0"],
     (): ["0xef18a3b007c162e6", "0x9924bec93d39b07a", "0xeb96914800d46ffa"],
 }
-
-
-def unlikely(counts: np.ndarray) -> bool:
-    """Chi-square against the uniform distribution, six standard deviations out."""
-    expected = counts.sum() / len(counts)
-    dof = len(counts) - 1
-    return ((counts - expected) ** 2 / expected).sum() > dof + 6 * (2 * dof) ** 0.5
 
 
 @pytest.mark.parametrize("key", GOLDEN, ids=str)
@@ -42,24 +35,6 @@ def test_first_words_never_change(key):
 )
 def test_different_keys_give_different_streams(one, other):
     assert Stream(*one).words(4).tolist() != Stream(*other).words(4).tolist()
-
-
-@pytest.mark.parametrize("n", [30, 6_000])
-def test_distinct_is_uniform_in_small_ranges(n):
-    """As a set, and in its first place: both branches of the drawing."""
-    members, first = np.zeros(n, int), np.zeros(n, int)
-    for i in range(2_000):
-        drawn = Stream("small", i).distinct(n, 10)
-        members[drawn] += 1
-        first[drawn[0]] += 1
-    assert not unlikely(members.reshape(30, -1).sum(axis=1))
-    assert not unlikely(first.reshape(30, -1).sum(axis=1))
-
-
-@pytest.mark.parametrize("n", [3 * 2**20, 2**40, 3 * 2**60])
-def test_distinct_is_uniform_in_huge_ranges(n):
-    drawn = Stream("huge").distinct(n, 30_000)
-    assert not unlikely(np.bincount((drawn // -(-n // 12)).astype(int), minlength=12))
 
 
 def splitmix(*values: int) -> int:
