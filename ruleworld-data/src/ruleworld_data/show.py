@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from .generate import table, world_of
 from .questions import training_text
-from .spec import WorldSpec, check_name
+from .spec import FORMS, WorldSpec, check_name
 
 if TYPE_CHECKING:
     from .io import BuildStats
-
-Form = Literal["nl", "fol"]
-FORMS = get_args(Form)
 
 
 def rows_with_rules(config: str, spec: WorldSpec, start: int, n: int) -> list[dict[str, Any]]:
@@ -55,7 +52,7 @@ def row_text(row: dict[str, Any], form: str | None = None) -> str:
         number = f"[{rule['id']}]"
         lines += [f"  {'' if i else number:{len(number)}} {rule[name]}" for i, name in enumerate(forms)]
     lines += ["", "Proof"]
-    lines += [f"  {line}" for line in training_text(row, cast(Form, form or "nl"), None).split("\n")]
+    lines += [f"  {line}" for line in training_text(row, form or "nl", None).split("\n")]
     return "\n".join(lines)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..questions.skeletons import shares_of
 from ..spec import (
+    FORMS,
     SCALES,
     SUBTASKS,
     VERSION,
@@ -23,9 +24,8 @@ from ..spec import (
     subtasks_of,
 )
 
-__all__ = ["ACCESS", "FORMS", "EnvConfig", "RewardWeights", "read_config"]
+__all__ = ["ACCESS", "EnvConfig", "RewardWeights", "read_config"]
 
-FORMS = ("nl", "fol")
 ACCESS = ("prompt", "tool", "tags")
 """How a model reaches the rules: all in the prompt, by calls of a search tool, by ``<search>words</search>``."""
 _WORLD_QUESTIONS = {"tiny": 1_024, "paper": 16_384}

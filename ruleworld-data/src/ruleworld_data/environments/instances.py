@@ -78,7 +78,7 @@ def instance(config: EnvConfig, index: int) -> Instance:
     else:
         template, how = search_template(config.version, config.access)
         prompt = template.render("search", config.form, question, [how])
-    answer = training_text(row, config.form, search_token=None)  # type: ignore[arg-type]
+    answer = training_text(row, config.form, search_token=None)
     return Instance(prompt.text, answer, metadata)
 
 

@@ -18,6 +18,7 @@ from ruleworld_data.io.schema import QUESTION_SCHEMA, rule_schema
 from ruleworld_data.spec import (
     ALL_SUBTASKS,
     CONFIGS,
+    FORMS,
     PAPER_POINT,
     RULE_SPLITS,
     VERSION,
@@ -28,7 +29,6 @@ from ruleworld_data.spec import (
     splits_of,
 )
 
-FORMS = ("both", "nl", "fol")
 MIN_SHARD_ROWS = 16
 MAX_SHARD_ROWS = 20_000
 SHARDS = 32
@@ -77,7 +77,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
     def create_config_id(self, config_kwargs: dict[str, Any], custom_features: Any = None) -> str:
         """Check the options, and name the cache entry after those that differ from their defaults."""
         spec = self.spec
-        check_name("form", self.form, FORMS)
+        check_name("form", self.form, ("both", *FORMS))
         values = {"scale": self.scale, "seed": self.seed, "form": self.form, "data": spec.version}
         defaults = {"scale": "paper", "seed": 0, "form": "both", "data": VERSION}
         values |= spec.dials.to_dict()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -20,6 +21,7 @@ except ImportError as error:
 
 SHORTEST_SECRET = 6
 """A shorter key, such as the ``EMPTY`` of some local servers, is a word like any other and no secret."""
+_LONGEST_REASON = 200
 _HOPELESS = (*range(300, 400), 401, 403, 404, 405)
 """Redirects, no access, nothing there: the same for every question."""
 
@@ -86,13 +88,12 @@ class ChatClient:
     ) -> None:
         check_endpoint(url, model)
         self.url, self.model, self.timeout = url, model, timeout
-        self.key, sent = read_key(url)
-        self._withheld = bool(self.key) and not sent
-        headers = ("OpenAI-Organization", "OpenAI-Project", *(() if sent else ("Authorization",)))
+        self.key = read_key(url)
+        headers = ("OpenAI-Organization", "OpenAI-Project", *(() if self.key else ("Authorization",)))
         self._unsent = {name: openai.Omit() for name in headers}
         self._client = openai.OpenAI(
             base_url=url,
-            api_key=self.key if sent else "none",
+            api_key=self.key or "none",
             timeout=timeout,
             max_retries=max(0, tries - 1),
             # a redirect would turn the request into a GET and could carry the key to another host
@@ -153,7 +154,7 @@ class ChatClient:
             if detail:
                 reason += f": {detail if isinstance(detail, str) else json.dumps(detail, ensure_ascii=False)}"
             reason = self._line(reason)
-            if self._withheld and status in (401, 403):
+            if os.environ.get(KEY_VARIABLE) and not self.key and status in (401, 403):
                 reason += (
                     f"; no key was sent, since {KEY_VARIABLE} was not given for this server; if it is for it, set "
                     f"{URL_VARIABLE}={self.url}"
@@ -190,7 +191,7 @@ class ChatClient:
         text = text.encode(errors="replace").decode()
         return text.replace(self.key, "[key]") if len(self.key) >= SHORTEST_SECRET else text
 
-    def _line(self, text: str, longest: int = 200) -> str:
+    def _line(self, text: str) -> str:
         """Return the beginning of a text on one line, without characters that steer a terminal."""
         printable = "".join(sign if sign.isprintable() else " " for sign in self._clean(text))
-        return " ".join(printable.split())[:longest]
+        return " ".join(printable.split())[:_LONGEST_REASON]

@@ -48,8 +48,8 @@ def trust_endpoint(url: str, model: str = "any") -> None:
     os.environ[_NAMED] = f"{os.environ.get(_NAMED, '')} {url}"
 
 
-def read_key(url: str) -> tuple[str, bool]:
-    """Return the key of the environment, and whether it may be sent to this server.
+def read_key(url: str) -> str:
+    """Return the key of the environment that may be sent to this server, or nothing.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def read_key(url: str) -> tuple[str, bool]:
             f"the environment variable {KEY_VARIABLE} holds characters that no key has; set it again"
         )
     trusted = os.environ.get(URL_VARIABLE, "").split() or os.environ.get(_NAMED, "").split()
-    return key, bool(key) and _origin(url) in map(_origin, trusted)
+    return key if key and _origin(url) in map(_origin, trusted) else ""
 
 
 def _origin(url: str) -> tuple[str, str | None, int | None]:

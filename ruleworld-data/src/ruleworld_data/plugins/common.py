@@ -15,7 +15,7 @@ from ..pools import pool_rules, question_pool
 from ..prompts import answer_template, with_refusal
 from ..questions import boxed
 from ..scoring import score_output
-from ..spec import VERSION, Dials, WorldSpec, check_count, check_name, data_version
+from ..spec import FORMS, VERSION, Dials, WorldSpec, check_count, check_name, data_version
 
 RULES = ("pool", "gold", "none")
 METRICS = ("exact_match", "strict_match", "missing_box")
@@ -58,7 +58,7 @@ class TaskOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "data_version", data_version(self.data_version))
         object.__setattr__(self, "dials", str(self.spec.dials))
-        check_name("representation", self.representation, ("nl", "fol"))
+        check_name("representation", self.representation, FORMS)
         check_name("rules", self.rules, RULES)
         check_count("pool_size", self.pool_size)
         check_count("pool_seed", self.pool_seed)

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from ..spec import FORMS, check_name
+
 SEARCH_TOKEN = "<search>"
 
 
@@ -16,7 +18,7 @@ def boxed(answers: Sequence[str]) -> str:
 
 def training_text(
     row: Mapping[str, Any],
-    representation: Literal["nl", "fol"] = "nl",
+    representation: str = "nl",
     search_token: str | None = SEARCH_TOKEN,
     place: Literal["before", "behind"] = "behind",
     mark: str = "",
@@ -49,8 +51,7 @@ def training_text(
     ValueError
         For another representation.
     """
-    if representation not in ("nl", "fol"):
-        raise ValueError(f"representation must be 'nl' or 'fol', got {representation!r}")
+    check_name("representation", representation, FORMS)
     lines = []
     for number, step in enumerate(row["steps"], 1):
         search = search_token if number > 1 and search_token else ""

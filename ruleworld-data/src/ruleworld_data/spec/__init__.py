@@ -17,7 +17,7 @@ __getattr__, __dir__, __all__ = attach(
     __name__,
     dials="ALL_SUBTASKS PAPER_POINT Dials subtasks_of",
     names=(
-        "CHAINS CONFIGS EXTRA_TYPES HEADLINE_SPLITS HELDOUT_IDS MINI_FOLDS MINI_FOLD_SIZE OPERATORS "
+        "CHAINS CONFIGS EXTRA_TYPES FORMS HEADLINE_SPLITS HELDOUT_IDS MINI_FOLDS MINI_FOLD_SIZE OPERATORS "
         "QUESTION_SPLITS RESERVED ROLES RULE_SPLITS RULE_TYPES SUBTASKS UNKNOWN VERSION VERSIONS "
         "check_count check_name check_seed data_version read_fields splits_of"
     ),

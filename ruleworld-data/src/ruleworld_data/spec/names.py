@@ -34,6 +34,8 @@ CHAINS = ("multi_hop", "exceptions", "unknown")
 CONFIGS = (*SUBTASKS, "rules")
 OPERATORS = ("minus", "plus")
 ROLES = ("actor", "target")
+FORMS = ("nl", "fol")
+"""How rules and steps are written."""
 QUESTION_SPLITS = ("train", "validation", "test", "mini", "heldout", "unseen")
 RESERVED = 8
 """From data 1.2 on one in so many of the rules that give counts is kept for ``unseen``."""

@@ -14,17 +14,7 @@ from .streams import Ints, Key, keyed_integers
 
 FORMS = 4
 """Names of one word."""
-TWO_WORDS = (
-    "entity",
-    "attribute",
-    "trigger_attribute",
-    "state",
-    "subject",
-    "other",
-    "stated",
-    "asked",
-    "trigger",
-)
+TWO_WORDS = tuple("entity attribute trigger_attribute state subject other stated asked trigger".split())
 """What is called by two words: columns of a rule, and what a question names."""
 HERE, THERE, SHAPES = np.array([0, 1]), np.array([2, 3]), np.array([0, 1, 2, 3])
 """Forms of names in premises and in what is asked for, of those in conclusions and facts, and of frames."""
