@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 12_940,
+    "ruleworld-data": 12_540,
     "dynarule": 13_255,
     "benchmarks": 12_980,
-    "tests": 22_020,
+    "tests": 21_460,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 39_170
+ALL_SOURCE = 38_770
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 71.8
