@@ -246,7 +246,7 @@ def rule_memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
     config, row = adapter.config, None
     if config.updated_layers(adapter.num_layers):
         row = search_id(tokenizer, config.search_token, config.search_id)
-    return config.memory_class().open(adapter, bank, tokenizer, row)
+    return config.memory_class()(adapter, bank, row, tokenizer=tokenizer)
 
 
 def question_prompts(tokenizer: Any, questions: Sequence[str], opening: str = "") -> list[Prompt]:

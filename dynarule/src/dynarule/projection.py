@@ -52,18 +52,15 @@ class RuleProjection(nn.Module):
             raise ValueError(
                 "low_cpu_mem_usage=True is not supported, an adapter takes little memory; leave it out"
             )
-        self.reset(weight, q_proj.bias)
-        self.to(weight)
-
-    @torch.no_grad()
-    def reset(self, weight: Tensor, bias: Tensor | None) -> None:
-        """Start from the base model's query; keys and values at random (Xavier normal, zero bias)."""
-        self.q.weight.copy_(weight)
-        if bias is not None:
-            self.q.bias.copy_(bias)
+        # From the base model's query; keys and values at random.
+        with torch.no_grad():
+            self.q.weight.copy_(weight)
+            if q_proj.bias is not None:
+                self.q.bias.copy_(q_proj.bias)
         for linear in (self.k, self.v):
             nn.init.xavier_normal_(linear.weight)
             nn.init.zeros_(linear.bias)
+        self.to(weight)
 
     def query(self, hidden_BTC: Tensor, q_norm: nn.Module | None = None) -> Tensor:
         """Return the rule query of every token, without RoPE: (B, H, T, D)."""

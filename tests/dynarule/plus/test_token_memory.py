@@ -26,7 +26,7 @@ def ready(tiny_model, tiny_tokenizer, rules):
         return (
             model,
             tokenizer,
-            TokenMemory(adapter, rules, states, SEARCH, search=search, allowed_BM=allowed_BM),
+            TokenMemory(adapter, rules, SEARCH, states=states, search=search, allowed_BM=allowed_BM),
         )
 
     return make

@@ -10,7 +10,7 @@ from dynarule.plus.words import SearchText, Words, words_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dynarule import RuleAdapter, RuleBank, RuleStates, TokenMemory, attach, dynarule_config
+from dynarule import RuleAdapter, RuleBank, TokenMemory, attach, dynarule_config
 
 SEARCH, WIDTH, LAYER = 7, 20, 2
 TEXTS = st.lists(st.text("ab c1_(,A", max_size=12), min_size=1, max_size=5)
@@ -104,7 +104,7 @@ def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model,
     # Where pieces begin with the longest prompt, a row whose question is shorter has begun to answer.
     for weight, pieces in ((0.0, [width]), (2.0, [width]), (2.0, [prompt, *[1] * (width - prompt)])):
         model, adapter = ready(tiny_model, word_weight=weight)
-        memory = TokenMemory(adapter, bank, RuleStates(model, tokenizer), SEARCH)
+        memory = TokenMemory(adapter, bank, SEARCH, tokenizer=tokenizer)
         memory.question_mask_BT = question[:, : pieces[0]]
         with attach(model, memory):
             in_pieces(model, batch, real, pieces)
@@ -150,7 +150,7 @@ def test_words_are_those_of_the_rules_however_a_bank_keeps_them(rules):
 
 def read(model, adapter, bank, tokenizer, *texts, search=SEARCH, **settings):
     """The memory after it read texts one after another, through a cache."""
-    memory, cache = TokenMemory(adapter, bank, RuleStates(model, tokenizer), search, **settings), None
+    memory, cache = TokenMemory(adapter, bank, search, tokenizer=tokenizer, **settings), None
     with attach(model, memory):
         for text in texts:
             ids = tokenizer(text() if callable(text) else text, add_special_tokens=False)["input_ids"]

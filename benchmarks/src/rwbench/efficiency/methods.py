@@ -211,7 +211,7 @@ def _plus(settings: Settings, model: Any, prompt: Tensor, bank: RuleBank, togeth
 
     def fresh() -> Condition:
         states = RuleStates(model, tokenizer, **{"most": 0} if together else {})
-        memory = TokenMemory(adapter, bank, states, settings.search_token)
+        memory = TokenMemory(adapter, bank, settings.search_token, states=states)
         return Condition(model, prompt, lambda: attach(model, memory), searches=True)
 
     warm = fresh()

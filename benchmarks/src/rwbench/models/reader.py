@@ -96,7 +96,7 @@ class RuleReader:
         kind = config.memory_class()
         if issubclass(kind, TokenMemory):
             settings["states"] = self.states
-        return kind.open(self.model, bank, self.tokenizer, self.search_id, config=config, **settings)
+        return kind(self.model, bank, self.search_id, tokenizer=self.tokenizer, config=config, **settings)
 
     def question_tokens(self, question: str) -> list[int]:
         """Return the tokens of a question as it is asked."""

@@ -36,13 +36,9 @@ class LayerMemory:
 
     Attributes
     ----------
-    positions_BT : Tensor or None
-        Positions of this forward's tokens where the memory says what they are; None: the model does.
     given : dict
         What the decoder was given for this forward, ``input_ids`` among it; empty where no forward runs.
     """
-
-    positions_BT: Tensor | None = None
 
     def __init__(self, adapter: RuleAdapter | nn.Module, config: DynaRuleConfig | None = None) -> None:
         self.adapter = adapter if isinstance(adapter, RuleAdapter) else RuleAdapter(adapter)
@@ -57,7 +53,7 @@ class LayerMemory:
 
     def inputs(self) -> dict[str, Any]:
         """Return what the decoder gets in the place of what it was given, after `begin`."""
-        return {**self.given, **({} if self.positions_BT is None else {"position_ids": self.positions_BT})}
+        return dict(self.given)
 
     def end(self, output: Any) -> Any:
         """Return what the decoder is to return in the place of ``output``; None: the same."""

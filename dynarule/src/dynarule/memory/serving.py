@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,6 +66,8 @@ class RuleMemory(LayerMemory):
         The rules; may change between and during generations (a later selection sees the change).
     search_token_id : int or None
         Id of ``<search>``; None: the adapter's own, if it has one and ``<search>`` replaces rules in any layer.
+    tokenizer : PreTrainedTokenizerBase or None
+        What a memory that reads rules' texts needs.
     config : DynaRuleConfig or None
         Other settings than the adapter's own, such as another ``top_k``.
     allowed_BM : Tensor of bool or None
@@ -87,6 +89,7 @@ class RuleMemory(LayerMemory):
         bank: RuleBank,
         search_token_id: int | None = None,
         *,
+        tokenizer: Any = None,
         config: DynaRuleConfig | None = None,
         allowed_BM: Tensor | None = None,
         allowed_by_layer: Mapping[int, Tensor] | None = None,
@@ -112,18 +115,6 @@ class RuleMemory(LayerMemory):
         self._question_BT: Tensor | None = None  # in the forward that reads a prompt
         self._searches = 0
         self._steps_B = self._first_step_B = torch.zeros(0, dtype=torch.long)
-
-    @classmethod
-    def open(
-        cls,
-        adapter: RuleAdapter | nn.Module,
-        bank: RuleBank,
-        tokenizer: Any,
-        search_token_id: int | None = None,
-        **settings: Any,
-    ) -> Self:
-        """Return a memory from what any kind of memory may need."""
-        return cls(adapter, bank, search_token_id, **settings)
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, before its layers run."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -64,10 +64,11 @@ class TokenMemory(PlusMemory):
 
     Parameters
     ----------
-    adapter, bank, search_token_id, **settings
+    adapter, bank, search_token_id, tokenizer, **settings
         As for `RuleMemory`.
-    states : RuleStates
-        Of the same model; may be shared by memories that follow each other.
+    states : RuleStates or None
+        Of the same model; may be shared by memories that follow each other. None: its own, for which it needs the
+        tokenizer.
     search : callable or None
         Finds rules in the adapter's place, such as a retriever of one's own: called with a row of the batch and what is
         written there, it returns ids of rules of the bank and their scores, finite logarithms, which `score_weight`
@@ -78,16 +79,20 @@ class TokenMemory(PlusMemory):
         self,
         adapter: RuleAdapter | nn.Module,
         bank: RuleBank,
-        states: RuleStates,
         search_token_id: int | None = None,
         *,
+        tokenizer: Any = None,
+        states: RuleStates | None = None,
         search: Search | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(adapter, bank, search_token_id, **settings)
         layer = self.config.confidence_layer
         assert layer is not None  # the configuration says so
-        self.states, self.layer, self.own_search = states, layer, search
+        self.layer, self.own_search = layer, search
+        if states is None:  # an empty one is false
+            states = RuleStates(self.adapter.model, tokenizer, folder=bank.folder)
+        self.states = states
         self._decoder = self.adapter.model.get_decoder()
         self._below = first_layers(self._decoder, layer)
         self._heads = int(self._decoder.config.num_attention_heads)
@@ -99,26 +104,10 @@ class TokenMemory(PlusMemory):
         self._now: tuple[_Joined | None, Tensor | None] = None, None
         self._left: Unread | None = None  # rules that this forward reads besides its own tokens
 
-    @classmethod
-    def open(
-        cls,
-        adapter: RuleAdapter | nn.Module,
-        bank: RuleBank,
-        tokenizer: Any,
-        search_token_id: int | None = None,
-        *,
-        states: RuleStates | None = None,
-        **settings: Any,
-    ) -> Self:
-        """Return a memory, where no ``states`` are given with its own."""
-        model = adapter.model if isinstance(adapter, RuleAdapter) else adapter
-        if states is None:  # an empty one is false
-            states = RuleStates(model, tokenizer, folder=bank.folder)
-        return cls(adapter, bank, states, search_token_id, **settings)
-
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, and find the rules that each of them reads."""
         super().begin(input_ids, attention_mask, past_length)
+        self.positions_BT: Tensor | None
         # No rules while the text alone, and rules by themselves, are read through the same layers.
         self._now, self.positions_BT, self._left = (None, None), None, None
         if not self._projections:
@@ -143,6 +132,8 @@ class TokenMemory(PlusMemory):
     def inputs(self) -> dict[str, Any]:
         """Return what the decoder gets: rules that are new to it stand in front of its tokens."""
         given, left, weight = super().inputs(), self._left, self._decoder.embed_tokens.weight
+        if self.positions_BT is not None:
+            given["position_ids"] = self.positions_BT
         if left is None:
             return given
         return left.in_front_of(given, self._real_BS[0].bool(), weight.dtype)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
@@ -44,36 +44,26 @@ class SearchText(NamedTuple):
     written: str  # all that was written
 
 
-class _Terms(NamedTuple):
-    """The terms of R texts, N in all: which text has which, and what each text's weigh together."""
+class _Terms:
+    """The terms of R texts: which texts have each, and what each text's weigh together."""
 
-    text_N: Tensor
-    term_N: Tensor
-    total_R: Tensor
-    holder_N: Tensor  # texts, by the terms that they have
-    bound_T: Tensor  # where each term's begin; and the end
-
-    @classmethod
-    def of(cls, texts: Sequence[Sequence[int]], weight_T: Tensor) -> Self:
+    def __init__(self, texts: Sequence[Sequence[int]], weight_T: Tensor) -> None:
+        self.texts, self.weight_T = texts, weight_T
         text_N = torch.repeat_interleave(torch.tensor([len(terms) for terms in texts], dtype=torch.long))
         term_N = _flat(texts)
         total_R = weight_T.new_zeros(len(texts)).index_add_(0, text_N, weight_T[term_N])
+        self.total_R = total_R.clamp_min(torch.finfo(weight_T.dtype).tiny)
         order_N = term_N.argsort(stable=True)
-        bound_T = torch.searchsorted(term_N[order_N], torch.arange(len(weight_T) + 1))
-        least = torch.finfo(weight_T.dtype).tiny
-        return cls(text_N, term_N, total_R.clamp_min(least), text_N[order_N], bound_T)
+        self.holder_N = text_N[order_N]  # texts, by the terms that they have
+        self.bound_T = torch.searchsorted(term_N[order_N], torch.arange(len(weight_T) + 1))
 
-    def terms(self, text: int) -> Tensor:
-        """Return the terms of one text."""
-        start, stop = torch.searchsorted(self.text_N, torch.tensor([text, text + 1])).tolist()
-        return self.term_N[start:stop]
-
-    def shared(self, terms_K: Tensor, weight_T: Tensor) -> Tensor:
+    def shared(self, terms: Sequence[int]) -> Tensor:
         """Return what each text shares with another of some terms, by their weights."""
+        terms_K = torch.tensor(terms, dtype=torch.long)
         start_K, stop_K = self.bound_T[terms_K], self.bound_T[terms_K + 1]
         spans = zip(start_K.tolist(), stop_K.tolist(), strict=True)
         holders = torch.cat([self.holder_N[:0], *(self.holder_N[start:stop] for start, stop in spans)])
-        weights = weight_T[terms_K].repeat_interleave(stop_K - start_K)
+        weights = self.weight_T[terms_K].repeat_interleave(stop_K - start_K)
         return torch.zeros_like(self.total_R).index_add_(0, holders, weights)
 
 
@@ -113,8 +103,8 @@ class Words:
             sides.append(side)
             different += [numbers for numbers in dict(zip(texts, side, strict=True)).values() if numbers]
         count_T = torch.bincount(_flat(different), minlength=len(self._number)).float()
-        self._weight_T = torch.log1p((len(different) - count_T + 0.5) / (count_T + 0.5)) ** POWER
-        self._premises, self._conclusions = (_Terms.of(side, self._weight_T) for side in sides)
+        weight_T = torch.log1p((len(different) - count_T + 0.5) / (count_T + 0.5)) ** POWER
+        self._premises, self._conclusions = (_Terms(side, weight_T) for side in sides)
 
     def premises(self, text: str) -> Tensor:
         """Return by how much a text covers each premise, 0 to 1: (U,)."""
@@ -132,15 +122,15 @@ class Words:
     def links(self, premises_N: Tensor) -> Tensor:
         """Return by how much conclusions and some premises cover each other, the larger of both: (N, V)."""
         side, others = self._premises, self._conclusions
-        rows = []
-        for at in premises_N.tolist():
-            shared = others.shared(side.terms(at), self._weight_T)
-            rows.append(shared / torch.minimum(others.total_R, side.total_R[at]))
+        rows = [
+            others.shared(side.texts[at]) / torch.minimum(others.total_R, side.total_R[at])
+            for at in premises_N.tolist()
+        ]
         return torch.stack(rows)
 
     def _covered(self, side: _Terms, text: str) -> Tensor:
         known = [self._number[term] for term in terms(text, self._stemmer) if term in self._number]
-        return side.shared(torch.tensor(known, dtype=torch.long), self._weight_T) / side.total_R
+        return side.shared(known) / side.total_R
 
 
 def _flat(texts: Sequence[Sequence[int]]) -> Tensor:
