@@ -200,7 +200,7 @@ def test_banks_and_adapters_are_built_inspected_extended_and_cut(cli, files):
     held = RuleBank.load(bank)
     assert sorted(held.ids) == sorted([*(set(IDS) - {"3", "4"}), "more-1"])
     assert torch.equal(
-        held.keys_at(torch.tensor(held.row("more-1"))), FakeEncoder()([more.read_text().strip()])[0]
+        held.keys[torch.tensor(held.row("more-1"))], FakeEncoder()([more.read_text().strip()])[0]
     )
     assert "no rule '3'" in cli("bank", "remove", bank, "3", code=2)
     assert "'bge@1'" in cli("bank", "add", bank, more, "--prefix", "x", "--encoder", "bge", code=2)

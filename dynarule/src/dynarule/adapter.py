@@ -205,6 +205,10 @@ class RuleAdapter(nn.Module):
         }
         self.layers = nn.ModuleDict({str(layer): part for layer, part in self._projections.items()})
 
+    def is_part_of(self, blocks: list[nn.Module]) -> bool:
+        """Return whether these are the attention blocks of the model that holds the adapter."""
+        return all(layer < len(blocks) and blocks[layer] is own for layer, own in self._blocks.items())
+
     @property
     def model(self) -> Any:
         """The PEFT model."""
@@ -232,22 +236,6 @@ class RuleAdapter(nn.Module):
                 "computed for one; make a new RuleMemory(model, bank) after set_adapter"
             )
         return {} if next(iter(self._blocks.values())).disable_adapters else self._projections
-
-    def check_model(self, model: nn.Module) -> list[nn.Module]:
-        """Return the attention blocks of the model that the adapter is part of.
-
-        Raises
-        ------
-        ValueError
-            If it is part of another model.
-        """
-        blocks = attention_blocks(model)
-        if any(layer >= len(blocks) or blocks[layer] is not block for layer, block in self._blocks.items()):
-            raise ValueError(
-                f"the memory reads the adapter of another model than this {type(model).__name__}; make it with "
-                "RuleMemory(model, bank)"
-            )
-        return blocks
 
     def train_search(self, row: int, token: str = SEARCH_TOKEN) -> list[nn.Parameter]:
         """Return the trainable rows of ``<search>``, input and, where untied, output; they start from the base's.

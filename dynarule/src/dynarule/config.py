@@ -79,9 +79,7 @@ class DynaRuleConfig(PeftConfig):
     encoder: str = ""  # fingerprint of the rules' encoder; "" fits every bank of the width
     search_token: str | None = None  # text of the trained token, <search>
     search_place: SearchPlace = "before"  # where it stands in a step: before its header, or behind it
-    min_support: float = (
-        0.0  # of a search's best rule, below which no rule says so; measured, 0: always answers
-    )
+    min_support: float = 0.0  # of a search's best rule, below which no rule says so; 0: always answers
     curve: dict[str, Any] | None = None  # measured entropies behind the confidence layer
     base: dict[str, Any] | None = None  # shapes and hash of the base model, see BaseModel
     layer_convention: str = "0-based"  # how this file counts layers

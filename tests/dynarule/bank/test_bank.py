@@ -284,7 +284,7 @@ def test_rules_of_one_premise_share_a_key_and_nothing_else_changes(tiny_model, n
         assert (one.ids, one.texts) == (other.ids, other.texts)
         assert torch.equal(one.keys_MP, other.keys_MP) and torch.equal(one.values_MP, other.values_MP)
         rows = torch.randperm(len(one))[:4]
-        assert torch.equal(one.keys_at(rows), other.keys_at(rows))
+        assert torch.equal(one.keys[rows], other.keys[rows])
         allowed_BM = torch.rand(5, len(one)) < 0.7
         for allowed in (None, allowed_BM):
             (found, _), (expected, _) = (

@@ -112,13 +112,6 @@ def test_rules_of_one_premise_or_one_conclusion_are_worked_on_once(bank, tiny_mo
     for one, two in zip(*traces, strict=True):
         assert (one.ids, one.way) == (two.ids, two.way)
         assert near(one.scores, two.scores, units=500)
-    look = adapter[LAYER].lookahead
-    goal_BP = torch.randn(2, WIDTH)
-    got = look.levels(goal_BP @ values_VP.T, Tables(shared.keys, shared.values), 3, 30)
-    for row in range(2):
-        first = goals(goal_BP[row], values_VP[rows_M])
-        expected = reference(look, first, keys_UP[key_rows_M], values_VP[rows_M], 3, 30)
-        assert near(torch.stack(got)[:, row], expected.float(), units=500)
 
 
 def readers(known, hidden, near, **places):

@@ -132,13 +132,6 @@ def test_reading_is_a_plain_forward_with_the_rules_before_the_text(family, readi
         assert not near(logits, reference(model, tokenizer, ids, 9, *other))
 
 
-def test_rules_read_together_are_one_text_whose_tokens_are_weighed(ready):
-    _, _, memory = ready(together=True, score_weight=3.0)
-    ((text, shifts),) = memory._one_text([("w11 w12", 0.0), ("w13 w14 w15", -2.0)])
-    assert text == "w11 w12\nw13 w14 w15" and shifts.tolist() == [0.0, 0.0, -2.0, -2.0, -2.0]
-    assert memory._one_text([]) == []
-
-
 @pytest.mark.parametrize(
     ("limit", "shifts"), [(None, [0.0, -3.0, 0.0]), (2.0, [0.0, -2.0, -2.0]), (9.0, [0.0, -3.0, -6.0])]
 )

@@ -180,14 +180,6 @@ class RuleBank:
         """Embeddings of conclusions, one per rule."""
         return self.values.whole()
 
-    def keys_at(self, rows: Tensor) -> Tensor:
-        """Return the embeddings of some rules, (..., P)."""
-        return self.keys[rows.to(self.device)]
-
-    def values_at(self, rows: Tensor) -> Tensor:
-        """Return the embeddings of some rules' conclusions, (..., P)."""
-        return self.values[rows.to(self.device)]
-
     @property
     def device(self) -> torch.device:
         """Where the embeddings are."""
@@ -267,7 +259,7 @@ class RuleBank:
         if kept_weights != weights or scale_M.device != self.device:
             scale_M = projection.inverse_scale(self.keys.different)[self.keys.every]
         elif version != self.version and len(rows := scale_M.isnan().nonzero()[:, 0]):
-            scale_M[rows] = projection.inverse_scale(self.keys_at(rows))
+            scale_M[rows] = projection.inverse_scale(self.keys[rows])
         self._scales[projection] = (weights, self.version, scale_M)
         return scale_M
 

@@ -36,7 +36,7 @@ class SharedRows:
 
     def __getitem__(self, rules: Tensor) -> Tensor:
         """Return the embeddings of some rules, (..., P)."""
-        return self.different[self.at(rules)]
+        return self.different[self.at(rules.to(self.different.device))]
 
     @cached_property
     def every(self) -> Tensor:

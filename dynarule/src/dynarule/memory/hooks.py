@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from ..attention_interface import NAMES, is_attached, register
+from ..base_model import attention_blocks
 from ..decoding import single_pass
 from .selection import LayerMemory
 
@@ -46,7 +47,12 @@ def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
         before: str = config._attn_implementation
         if is_attached(model):
             raise ValueError("a rule memory is attached to this model already; leave its block first")
-        blocks = memory.adapter.check_model(model)
+        blocks = attention_blocks(model)
+        if not memory.adapter.is_part_of(blocks):
+            raise ValueError(
+                f"the memory reads the adapter of another model than this {type(model).__name__}; make it with "
+                "RuleMemory(model, bank)"
+            )
         if before not in NAMES:
             raise ValueError(
                 f"the model attends with {before!r}, and a rule memory stands in for {' or '.join(NAMES)}; call "

@@ -193,7 +193,7 @@ class RuleMemory(LayerMemory):
     def _select(self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0) -> Kept:
         """Keep each row's best K rules of the whole bank, and project only those; without a K, all of them once."""
         projection, rows_BK = self.adapter[layer], self._find(layer, query_BHD, has_B, number)
-        key_BKF, value_BKF = project(projection, self.bank.keys_at(rows_BK), self.bank.values_at(rows_BK))
+        key_BKF, value_BKF = project(projection, self.bank.keys[rows_BK], self.bank.values[rows_BK])
         # Contiguous: every token from now on reads them.
         return projection.heads(key_BKF).contiguous(), projection.heads(value_BKF).contiguous()
 

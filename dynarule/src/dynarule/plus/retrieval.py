@@ -50,9 +50,6 @@ class RetrievalRecipe:
     evaluate_every: int = field(default=150, metadata={"help": "steps between measurements"})
     evaluate_rules: int = field(default=10_000, metadata={"help": "rules among which they find"})
     patience: int = field(default=4, metadata={"help": "measurements without a better one, then it ends"})
-    memory_rules: int = field(
-        default=1000, metadata={"help": "pool of which layers below keep theirs, while states are read"}
-    )
     seed: int = field(default=0, metadata={"help": "of weights and batches"})
     look_up: bool = field(
         default=False, metadata={"help": "look for the text's own words, see `Finder.look_up`"}
@@ -146,7 +143,7 @@ def train_retrieval(
         torch.manual_seed(recipe.seed)
         if config.search_token is None:
             adapter.train_search(search)  # its row, which later trainings change, is saved with the adapter
-        asks: Any = (bank, encoder, search, folder, recipe.memory_rules, recipe.seed)
+        asks: Any = (bank, encoder, search, folder, recipe.seed)
         known = read_searches(adapter, rows, *asks)
         held = read_searches(adapter, held_out, *asks) if held_out else None
         bank.to(next(model.parameters()).device)

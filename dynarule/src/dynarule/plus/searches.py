@@ -21,7 +21,7 @@ from ..training.data import Encoder, Row, pad_right
 from ..training.pools import Rows, RulePools
 from .reader import SearchInput, token_kinds
 
-READ_BATCH = 64
+READ_BATCH, READ_RULES = 64, 1000
 
 
 class KnownSearch(NamedTuple):
@@ -70,12 +70,11 @@ def read_searches(
     encoder: Encoder,
     search_id: int,
     folder: Path,
-    rules: int,
     seed: int = 0,
 ) -> Searches:
     """Run the layers below the confidence layer over questions with their answers, once.
 
-    Those that hold rules keep theirs of pools of so many ``rules`` (or as many as are gold), one for each batch.
+    Those that hold rules keep theirs of pools of `READ_RULES` (or as many as are gold), one for each batch.
 
     In rows of family (or sub-task) ``multi_hop`` or ``unknown``, and where there is no such column, steps follow from
     each other and the first rule of each is what leads on; in others each step is asked for by itself. Where a
@@ -103,8 +102,10 @@ def read_searches(
             held = None
             if below:
                 needed = {rule for i in part for step in encoded[i].gold for rule in step}
-                pool_M = torch.from_numpy(pools.draw(needed, max(rules, len(needed)), start)).to(bank.device)
-                sides = bank.keys_at(pool_M).to(device), bank.values_at(pool_M).to(device)
+                pool_M = torch.from_numpy(pools.draw(needed, max(READ_RULES, len(needed)), start)).to(
+                    bank.device
+                )
+                sides = bank.keys[pool_M].to(device), bank.values[pool_M].to(device)
                 none_BS, unforced_BSG = ids_BT.new_empty(len(part), 0), ids_BT.new_full((len(part), 1, 1), -1)
                 held = RuleBatch(*sides, ~answer_BT.to(device), answer_BT.to(device), none_BS, unforced_BSG)
             memory.load(held)

@@ -103,7 +103,7 @@ class RuleModel(nn.Module):
         device = input_ids.device
         self.memory.measure = not self.training
         rows = pool_M.to(self.bank.device)
-        keys_MP, values_MP = self.bank.keys_at(rows).to(device), self.bank.values_at(rows).to(device)
+        keys_MP, values_MP = self.bank.keys[rows].to(device), self.bank.values[rows].to(device)
         self.memory.load(RuleBatch(keys_MP, values_MP, question_BT, answer_BT, search_BS, gold_BSG))
         decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()
         hidden_BTC = decoder(input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
