@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..bank.index import largest
+from ..bank.index import among, largest
 from ..bank.rows import SharedRows
 from .reader import SearchReader
 from .words import Words
@@ -95,17 +95,14 @@ class LookAhead(nn.Module):
     ) -> list[Tensor]:
         """Return :math:`g_0, g_1, ...` of every rule, ``count`` times (B, M), from :math:`g_0` of each conclusion.
 
-        Levels go on from ``width`` rules, of those that are allowed; gradients do not go through the choices. Rules of
-        one conclusion are worked on once, since a level knows a rule by its conclusion alone.
+        Levels go on from ``width`` rules; those that are not allowed have -inf. Gradients do not go through the
+        choices. Rules of one conclusion are worked on once, since a level knows a rule by its conclusion alone.
         """
         width = min(width, len(tables.keys))
-        levels = [tables.of_rules(level_BV)]
+        levels = [among(allowed_BM, tables.of_rules(level_BV))]
         while len(levels) < count:
-            level_BM = levels[-1]
-            if allowed_BM is not None:
-                level_BM = level_BM.masked_fill(~allowed_BM.to(level_BM.device), -torch.inf)
-            rows_BW = largest(level_BM.detach(), width)[1]
-            from_BW = level_BM.gather(-1, rows_BW)
+            rows_BW = largest(levels[-1].detach(), width)[1]
+            from_BW = levels[-1].gather(-1, rows_BW)
             union_U, place_BW = rows_BW.unique(return_inverse=True)
             links_UV = self.links(union_U, tables)
             with torch.no_grad():  # one of the W at a time: all at once would hold B W V numbers
@@ -117,7 +114,7 @@ class LookAhead(nn.Module):
                     best_BV = torch.maximum(best_BV, next_BV)
             # Of all pairs only the best ones have a gradient, so only those are touched again.
             level_BV = links_UV.gather(0, place_BW.gather(1, chosen_BV)) + from_BW.gather(1, chosen_BV)
-            levels.append(tables.of_rules(level_BV))
+            levels.append(among(allowed_BM, tables.of_rules(level_BV)))
         return levels
 
     def way(self, rule: int, levels: list[Tensor], tables: Tables, width: int) -> list[int]:

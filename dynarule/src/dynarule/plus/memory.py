@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..attention import AttendedRules, RuleTokens
 from ..bank.bank import version_of
-from ..bank.index import among, largest
+from ..bank.index import largest
 from ..memory.serving import Kept, Retrieval, RuleMemory, real_tokens
 from .config import PlusConfig, PlusProjection
 from .lookahead import Tables, planned
@@ -165,8 +165,7 @@ class PlusMemory(RuleMemory):
             shared_NV = torch.stack([tables.words.conclusions(text.question) for text in texts])
             goal_NV = goal_NV + tables.word_weight * shared_NV.to(goal_NV)
         count, width = self.config.lookahead, self.config.lookahead_width
-        levels = projection.lookahead.levels(goal_NV, tables, count, width, allowed_NM)
-        return [among(allowed_NM, level_NM) for level_NM in levels]
+        return projection.lookahead.levels(goal_NV, tables, count, width, allowed_NM)
 
     def _tables(self) -> Tables:
         """Return what the backward levels go over; made once for each state of the bank and of the adapter."""
