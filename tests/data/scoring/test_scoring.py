@@ -171,6 +171,8 @@ def test_normalise_twice_changes_nothing(text: str) -> None:
         (r"\boxed{6, bridge}", 1.0),
         (r"\boxed{6, a bridge}", 1.0),
         (r"\boxed{6 muddy paws, the bridge}", 1.0),
+        (r"\boxed{6 paws, bridge}", 1.0),
+        (r"\boxed{6 aws, bridge}", 0.5),
         (r"\boxed{6 cats, two bridges}", 0.0),
         (r"\boxed{six, bridge}", 0.5),
         (r"\boxed{6 and bridge}", 0.0),

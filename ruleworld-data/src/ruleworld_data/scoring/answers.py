@@ -202,8 +202,8 @@ def same_answer(answer: str, gold: str) -> bool:
     """Whether an answer says what the gold answer says.
 
     Both are normalised. A place, a state or a kind of creature may have an article before it and any of its names, a
-    number what it counts behind it, in any name of RuleWorld: "the tundra", "out of breath" for ``breathless``, "16
-    muddy paws" for ``16``.
+    number what it counts behind it, in any name of RuleWorld or its last words: "the tundra", "out of breath" for
+    ``breathless``, "16 muddy paws" and "16 paws" for ``16``.
 
     Examples
     --------
@@ -217,7 +217,8 @@ def same_answer(answer: str, gold: str) -> bool:
 
     number, _, things = ours.partition(" ")
     if theirs.isdigit():
-        return number == theirs and any(things in names_of(kind) for kind in ("attribute", "plural"))
+        names = (name for kind in ("attribute", "plural") for name in names_of(kind))
+        return number == theirs and any(f" {name}".endswith(f" {things}") for name in names)
     ours = _ARTICLE.sub("", ours)
     return ours == theirs or any(names_of(kind).get(ours) == theirs for kind in ("state", "place", "entity"))
 
