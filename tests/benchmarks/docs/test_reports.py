@@ -28,7 +28,7 @@ def test_the_commands_run(options, workspace, tmp_path, monkeypatch):
         words = shlex.split(line)
         for run_id in ids:
             if "RUN" in words:
-                words[words.index("RUN")] = run_id
+                words[words.index("RUN")] = f"runs/{run_id}"
         result = CliRunner().invoke(app, words[1:])
         assert result.exit_code == 0, (line, result.output)
     assert (out / "report.html").is_file()

@@ -60,8 +60,8 @@ def test_differences_are_those_of_the_samples(runs):
 
 def test_the_command_prints_what_json_holds(runs):
     out, ids = runs
-    found = json.loads(compare(*ids[:2], "--out", out, "--json").stdout)
-    text = compare(out / ids[0], ids[1][:8], "--out", out).stdout
+    pair = [out / name for name in ids[:2]]
+    found, text = json.loads(compare(*pair, "--json").stdout), compare(*pair).stdout
     entry = found["comparisons"][0]["metrics"]["recall@1"]
     assert f"{100 * entry['difference']['value']:+.1f} points" in text
     assert 'method.retriever.name: "bm25" -> "random"' in text
@@ -84,14 +84,14 @@ def test_only_questions_that_both_scored_are_compared(runs, tmp_path):
     ("words", "message"),
     [
         (("{0}",), "compare needs at least two runs, got 1"),
-        (("{0}", "nothere"), "no run named 'nothere'"),
+        (("{0}", "nothere"), "no finished run at"),
         (("{0}", "{1}", "--metric", "recal@1"), "did you mean 'recall@1' or"),
         (("{0}", "{1}", "--metric", "exact_match"), "unknown metric that all runs have 'exact_match'"),
     ],
 )
 def test_user_errors_say_what_to_type(runs, words, message):
     out, ids = runs
-    result = compare(*[word.format(*ids) for word in words], "--out", out)
+    result = compare(*[word.format(*(out / name for name in ids)) for word in words])
     assert result.exit_code == 2
     assert message in result.stderr
 
@@ -106,5 +106,5 @@ def test_runs_on_other_questions_are_refused(runs, tmp_path):
     with pytest.raises(ValueError, match="world_seed is 0 in one and 7 in the other"):
         compare_runs([out / ids[0], tmp_path / ids[1]])
     path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"has no results\.json; finish the run first"):
+    with pytest.raises(FileNotFoundError, match=r"no finished run at .*, or finish it: rwbench run"):
         compare_runs([out / ids[0], tmp_path / ids[1]])

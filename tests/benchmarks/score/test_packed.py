@@ -85,7 +85,7 @@ def test_commands_say_of_a_packed_folder_what_they_say_of_the_runs(both):
     for words in (
         ["report", "{}", "--markdown"],
         ["trace", "{}", "--method", "solver", "--form", "nl", "--subtask", "multi_hop_2"],
-        ["compare", *ids, "--out", "{}", "--json"],
+        ["compare", *(f"{{}}/{name}" for name in ids), "--json"],
     ):
         there, here = (CliRunner().invoke(app, [word.format(folder) for word in words]) for folder in both)
         assert (here.exit_code, here.stdout) == (0, there.stdout), words

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 
 def compare(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN RUN [...]", help="Run folders or ids, baseline first.")
+        list[Path], typer.Argument(metavar="RUN RUN [...]", help="Folders of runs, the baseline first.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder of run folders, for ids.")] = Path("runs"),
     metric: Annotated[
         list[str] | None, typer.Option(help="Metric of results.json; may be given more than once.")
     ] = None,
@@ -26,12 +25,12 @@ def compare(
 ) -> None:
     """Compare runs with the first one, question by question.
 
-    Example: rwbench compare 1eff50249111 4a0c runs/9d3e21b0c4f7
+    Example: rwbench compare runs/1eff50249111 runs/9d3e21b0c4f7
     """
     with user_errors():
-        from ..report.compare import compare_runs, find_run
+        from ..report.compare import compare_runs
 
-        comparison = compare_runs([find_run(name, out) for name in runs], metric or ())
+        comparison = compare_runs(runs, metric or ())
     typer.echo(json.dumps(comparison) if as_json else printable(_text(comparison)))
 
 

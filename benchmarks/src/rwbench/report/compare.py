@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from ruleworld_data.spec import check_name
 
-from ..score.packed import is_packed, packed_results
 from ..score.results import Results, read_results, run_samples
 from ..score.samples import Sample
 from ..score.stats import holm, paired_difference, sample_clusters
@@ -63,31 +62,12 @@ def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Compar
     return {"baseline": _head(first[0]), "comparisons": comparisons, "metrics": chosen, "tests": len(tested)}
 
 
-def find_run(name: str, out: Path) -> Path:
-    """Return the folder of a run, given as a path or as the start of a run id below ``out``.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such run, or more than one.
-    """
-    if Path(name).is_dir() or is_packed(Path(name).parent):
-        return Path(name)
-    ids = [run["run_id"] for run in packed_results(out)] if is_packed(out) else []
-    ids += [path.name for path in sorted(out.glob("*")) if path.is_dir()]
-    matches = [out / run_id for run_id in ids if run_id.startswith(name)]
-    if len(matches) == 1:
-        return matches[0]
-    what = f"{len(matches)} runs" if matches else "no run"
-    raise FileNotFoundError(
-        f"{what} named {name!r} in {out}; give a run folder, or the start of one id (rwbench report {out})"
-    )
-
-
 def _load(folder: Path) -> Run:
     results = read_results(folder)
     if results is None:
-        raise FileNotFoundError(f"{folder} has no results.json; finish the run first: rwbench run")
+        raise FileNotFoundError(
+            f"no finished run at {folder}; give its folder, such as runs/RUN_ID, or finish it: rwbench run"
+        )
     samples = {sample["id"]: sample for sample in run_samples(folder) or [] if sample["error"] is None}
     return results, samples
 
