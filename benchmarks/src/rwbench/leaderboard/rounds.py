@@ -83,8 +83,9 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
             raise ValueError(f"{path} is there already; choose another name")
     seed, salt = secrets.randbits(63) or 1, secrets.token_hex(32)
     data = board_spec(METHOD, "nl", pool_size, scale, split, seed=seed).data
-    setting = {"scale": scale, "split": split, "pool_size": pool_size, "data": data}
-    whole = Round(name=folder.name, seed=seed, salt=salt, **setting)
+    whole = Round(
+        name=folder.name, scale=scale, split=split, pool_size=pool_size, data=data, seed=seed, salt=salt
+    )
     whole = whole.model_copy(update={"commitment": whole.digest})
     # The secret first, and for its owner's eyes: a hash without its secret would be a round that nobody can open.
     secret_file.touch(0o600, exist_ok=False)

@@ -24,13 +24,10 @@ VARIANTS = ("", "seed-1", "seed-2", "minilm", "every-third")
 @recipe("ablation/in_prompt", (10_000,))
 def in_prompt(cell: Cell) -> list[Method]:
     """Every search with 2, 4, 8 and 16 rules in the prompt; RAG also with up to 16 by their share of the best score."""
-    shares = [
-        row
-        for share in (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-        for row in searching(cell, in_prompt=16, score_share=share)
-        if row.name == "rag"
-    ]
-    return [row for rules in (2, 4, 8, 16) for row in searching(cell, in_prompt=rules)] + shares
+    rows = [row for rules in (2, 4, 8, 16) for row in searching(cell, in_prompt=rules)]
+    for share in (0.1, 0.2, 0.3, 0.5, 0.7, 0.9):
+        rows += [row for row in searching(cell, in_prompt=16, score_share=share) if row.name == "rag"]
+    return [*rows]
 
 
 @recipe("ablation/searches", (10_000,))

@@ -65,8 +65,8 @@ def own_book(options: Options) -> list[RunSpec]:
 
 def _on(options: Options, rows: Rows) -> list[RunSpec]:
     assert isinstance(options.source, BookSource)  # the recipe's own
-    options = replace(options, split=BOOK_SPLIT, forms=("nl",))
-    return runs(options, [(options.source.pool_size, "world", None)], rows)
+    pools = [(options.source.pool_size, "world", None)]
+    return runs(replace(options, split=BOOK_SPLIT, forms=("nl",)), pools, rows)
 
 
 def _rows(cell: Cell) -> list[Method]:

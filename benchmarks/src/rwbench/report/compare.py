@@ -92,7 +92,7 @@ def _against(first: Run, second: Run, metrics: Sequence[str]) -> Comparison:
         mine = [sample for sample, _ in pairs]
         subtasks = np.array([sample["subtask"] for sample in mine])
         means = [np.mean([row[subtasks == name].mean() for name in np.unique(subtasks)]) for row in scores]
-        found = paired_difference(*scores, subtasks.tolist(), sample_clusters(mine))._asdict()
+        found = paired_difference(scores[0], scores[1], subtasks.tolist(), sample_clusters(mine))._asdict()
         compared[metric] = {
             "first": round(float(means[0]), 6),
             "second": round(float(means[1]), 6),
