@@ -103,7 +103,7 @@ def test_a_cell_that_cannot_be_measured_says_why(tmp_path):
     ],
 )
 def test_mistakes_are_named(words, message, tmp_path):
-    result = CliRunner().invoke(app, ["efficiency", "serving", *words, "--out", str(tmp_path)])
+    result = CliRunner().invoke(app, ["efficiency", *words, "--out", str(tmp_path)])
     assert result.exit_code == 2 and message in result.stderr
 
 

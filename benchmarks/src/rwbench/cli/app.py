@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..efficiency.cli import app as efficiency
+from ..efficiency.cli import efficiency
 from ..leaderboard.cli import app as leaderboard
 from .book import book
 from .compare import compare
@@ -75,13 +75,10 @@ def list_names(as_json: JsonFlag = False) -> None:
             typer.echo(f"  {name:<20} {text}")
 
 
-app.add_typer(efficiency, name="efficiency")
-app.add_typer(models, name="models")
-for command in (run, trace, book):
+for command in (run, report, compare, trace, book, efficiency):
     app.command()(command)
 app.command("list")(list_names)
-app.command()(report)
-app.command()(compare)
+app.add_typer(models, name="models")
 app.add_typer(leaderboard)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .report import show_results, write_page
-from .shared import Build, JsonFlag, OutFolder, disk_error, printable, user_errors
+from .shared import JsonFlag, disk_error, printable, user_errors
 
 if TYPE_CHECKING:
     from ..backends import Backend
@@ -47,7 +47,9 @@ def run(
     data_version: Annotated[
         str, typer.Option(help="How questions are worded: 1.1 or 1.2.", show_default="1.1")
     ] = "",
-    data: Build = None,
+    data: Annotated[
+        Path | None, typer.Option(help="A build's folder, whose scale, seed, dials and version count.")
+    ] = None,
     sizes: Annotated[
         str, typer.Option(help="Pool sizes, e.g. 100,1000, or all.", show_default="the recipe's")
     ] = "",
@@ -82,7 +84,7 @@ def run(
         ),
     ] = "",
     encoder: Annotated[str, typer.Option(help="Of dense retrieval: minilm, a folder or a name.")] = "minilm",
-    out: OutFolder = Path("runs"),
+    out: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")] = 1,
     shard: Annotated[str, typer.Option(metavar="I/N", help="Every N-th run only, from the I-th on.")] = "",
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="Runs as tasks of a Ray cluster.")] = "",

@@ -15,11 +15,6 @@ if TYPE_CHECKING:
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")]
-OutFolder = Annotated[Path, typer.Option(help="Folder of run folders.")]
-Build = Annotated[
-    Path | None,
-    typer.Option("--data", help="A folder made by `ruleworld build`; its scale, seed and version count."),
-]
 
 
 @contextmanager

@@ -9,15 +9,8 @@ import typer
 
 from ..cli.shared import user_errors
 
-app = typer.Typer(
-    help="Latency and memory by number of rules.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
-
-@app.command()
-def serving(
+def efficiency(
     shape: Annotated[str, typer.Option(help="Model: qwen2-0.5b, qwen2.5-7b or tiny.")] = "qwen2-0.5b",
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     dtype: Annotated[str, typer.Option(help="Of the model: fp32, fp16 or bf16.")] = "fp32",
@@ -34,7 +27,7 @@ def serving(
 ) -> None:
     """Measure time to first token, time per token and per search, and peak memory by number of rules.
 
-    Example: rwbench efficiency serving --rules 0,1000
+    Example: rwbench efficiency --rules 0,1000
     """
     given = locals()
     with user_errors():
