@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 12_540,
-    "dynarule": 13_255,
-    "benchmarks": 12_980,
-    "tests": 21_460,
+    "dynarule": 13_200,
+    "benchmarks": 12_950,
+    "tests": 21_420,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 38_770
+ALL_SOURCE = 38_680
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 71.8
