@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ruleworld_data.spec import HEADLINE_SPLITS, SUBTASKS, data_version, num_rows
+from ruleworld_data.spec import HEADLINE_SPLITS, data_version
 
 from ..methods import Method
-from ..recipes import SCOPES
+from ..recipes import SCOPES, Options, nested_pools
 from ..run.books import source_of
 from ..run.data import DataSource, Question
 from ..run.environment import environment
@@ -51,23 +51,13 @@ def board_spec(
 
     No sub-tasks: all; ``data`` is a version. A ValueError if the board has no pools of this size.
     """
-    everything = num_rows("rules", "train", scale)
-    scopes = {min(size, everything): scope for size, scope in SCOPES.items()}
-    if pool_size not in scopes:
-        sizes = ", ".join(f"{size:,}" for size in scopes)
+    options = Options(DataSource(scale, seed, version=data_version(data)), split)
+    pools = {pool[0]: pool for pool in nested_pools(options, SCOPES)}
+    if pool_size not in pools:
+        sizes = ", ".join(f"{size:,}" for size in sorted(pools))
         raise ValueError(f"the board has pools of {sizes} rules, got {pool_size!r}")
-    return RunSpec(
-        method=method,
-        representation=representation,
-        pool_size=pool_size,
-        pool_scope=scopes[pool_size],
-        pool_within=max(scopes) if pool_size < max(scopes) else None,
-        data=DataSource(scale, seed, version=data_version(data)).data,
-        scale=scale,
-        world_seed=seed,
-        split=split,
-        subtasks=tuple(subtasks) or SUBTASKS,
-    )
+    spec = options.spec(method, representation, *pools[pool_size])
+    return replace(spec, subtasks=tuple(subtasks)) if subtasks else spec
 
 
 def cell_of(values: Mapping[str, Any]) -> tuple[Any, ...]:

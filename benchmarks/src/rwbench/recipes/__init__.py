@@ -71,11 +71,16 @@ class Options:
         return num_rows("rules", split, self.source.scale, version=version, dials=dials)
 
     def spec(
-        self, method: Method, representation: str, size: int, scope: str, within: int | None = None
+        self,
+        method: Method | dict[str, Any],
+        representation: str,
+        size: int,
+        scope: str,
+        within: int | None = None,
     ) -> RunSpec:
-        """Return the run of a method on one representation and pool setting under these options."""
+        """Return the run of a method, or of what it is as a dict, on one representation and pool setting."""
         return RunSpec(
-            method=method.to_dict(),
+            method=method if isinstance(method, dict) else method.to_dict(),
             representation=representation,
             pool_size=size,
             pool_scope=scope,
