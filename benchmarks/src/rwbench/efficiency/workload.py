@@ -12,11 +12,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
 BLOCK = 65_536
-"""Rows of embeddings that are drawn from one key."""
+"""Rows of embeddings that are drawn at once."""
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -87,13 +86,6 @@ class Settings:
         return int(SHAPES[self.shape]["vocab_size"]) - 1
 
 
-def keyed(*key: int) -> np.random.Generator:
-    """Return the random numbers of a key."""
-    import numpy as np
-
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
-
-
 def random_model(settings: Settings) -> Any:
     """Return a Qwen2 model with small random weights, frozen, in eval mode."""
     import torch
@@ -107,9 +99,11 @@ def random_model(settings: Settings) -> Any:
 
 def random_tokens(count: int, below: int, key: int, device: str) -> Tensor:
     """Return keyed random tokens, (1, count)."""
+    import numpy as np
     import torch
 
-    return torch.from_numpy(keyed(key, count).integers(0, below, (1, count))).to(device)
+    draw = np.random.default_rng((key, count))
+    return torch.from_numpy(draw.integers(0, below, (1, count))).to(device)
 
 
 def random_rows(path: Path, rules: int, width: int, dtype: str, key: int) -> Tensor:
@@ -123,8 +117,9 @@ def random_rows(path: Path, rules: int, width: int, dtype: str, key: int) -> Ten
     if not rules:
         return torch.empty(0, width, dtype=getattr(torch, DTYPES[dtype]))
     rows = np.memmap(path, DTYPES[dtype], "w+", shape=(rules, width))
-    for number, start in enumerate(range(0, rules, BLOCK)):
-        block = keyed(key, number).standard_normal((BLOCK, width), dtype=np.float32)[: rules - start]
+    draw = np.random.default_rng(key)
+    for start in range(0, rules, BLOCK):
+        block = draw.standard_normal((min(BLOCK, rules - start), width), dtype=np.float32)
         rows[start : start + len(block)] = block / np.linalg.norm(block, axis=1, keepdims=True)
     rows.flush()
     # Mapped copy-on-write: torch asks for memory that it may write to, though nothing does.
