@@ -1,8 +1,8 @@
 """The page: numbers, escaping, nothing from outside; settings kept apart, methods told apart."""
 
 import copy
+import html
 import re
-from html.parser import HTMLParser
 
 import pytest
 from rwbench.report.page import render_page
@@ -13,33 +13,14 @@ from rwbench.report.tables import interval, percent
 EVIL = '<script>alert("x")</script>&\'"'
 
 
-class Page(HTMLParser):
-    """Collects tags, what they load, and text."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.loads, self.words = [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.loads += [
-            value for name, value in attrs if name in ("src", "href", "action", "srcset", "xlink:href")
-        ]
-        assert not [name for name, _ in attrs if name.startswith("on")]
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-
 def test_the_page_loads_nothing_and_runs_nothing(searches):
     text = render_page(searches, "RuleWorld: smoke", "rwbench run smoke")
-    page = Page(text)
-    assert page.loads and all(load.startswith("data:image/svg+xml;base64,") for load in page.loads)
-    assert not re.search(r"https?://|url\(|@import", text)
+    loads = re.findall(r'<[^>]*\b(?:src|href|action|srcset)="([^"]*)"', text)
+    assert loads and all(load.startswith("data:image/svg+xml;base64,") for load in loads)
+    assert not re.search(r"https?://|url\(|@import|<[^>]* on\w+=", text)
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)[1]
     assert "default-src 'none'" in policy and "script-src" not in policy
-    assert {"script", "link", "iframe", "object", "button"}.isdisjoint(page.tags)
+    assert not re.search("<(script|link|iframe|object|button)", text)
 
 
 def test_every_string_is_escaped(answering):
@@ -52,9 +33,8 @@ def test_every_string_is_escaped(answering):
         for metric in run["metrics"].values():
             metric["by_subtask"] = {EVIL: metric["macro"]}
     text = render_page(answering, EVIL, EVIL, skipped=[EVIL])
-    page = Page(text)
-    assert EVIL not in text and "<script" not in text and "script" not in page.tags
-    assert sum(EVIL in words for words in page.words) >= 10
+    assert EVIL not in text and "<script" not in text
+    assert html.unescape(text).count(EVIL) >= 10
 
 
 def test_the_page_says_what_the_results_say(searches, answering):

@@ -157,7 +157,7 @@ def beside_paper(table: PaperTable) -> pd.DataFrame:
     import pandas as pd
 
     def shown(value: float | None) -> str:
-        return MISSING if value is None else percent(value) if table.unit == "%" else f"{value:.1f}"
+        return MISSING if value is None else percent(value)
 
     rows = []
     for row in table.rows:

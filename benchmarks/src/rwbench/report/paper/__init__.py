@@ -17,7 +17,7 @@ from ...score.stats import fold_interval
 class PaperRow(NamedTuple):
     """A row of one of the paper's tables: pool size, the paper's name of the method, our label.
 
-    Per column it has the paper's number and ours; None where there is none. Shares, or percentage points of a spread.
+    Per column it has the paper's number and ours, as shares; None where there is none.
     """
 
     pool_size: int
@@ -29,14 +29,13 @@ class PaperRow(NamedTuple):
 class PaperTable(NamedTuple):
     """One of the paper's tables beside our runs.
 
-    ``name`` is the last part of the recipe's name; ``model`` is the paper's (None: the rows name it); ``unit`` is
-    ``"%"`` (cells are shares) or ``"points"``; ``questions`` are those of each of our runs.
+    ``name`` is the last part of the recipe's name; ``model`` is the paper's (None: the rows name it); ``questions``
+    are those of each of our runs.
     """
 
     name: str
     title: str
     model: str | None
-    unit: str
     questions: int
     columns: list[str]
     rows: list[PaperRow]
@@ -70,12 +69,11 @@ def table_beside_paper(results: Sequence[Results], name: str) -> PaperTable | No
     ``results`` are runs on the same questions. None if none of its rows has a number of ours.
     """
     table = numbers()["tables"][name]
-    spread = table.get("kind") == "spread"
     rows = []
     for row in table["rows"]:
         form = {"representation": row["representation"]} if "representation" in row else {}
         for label, runs in _runs(results, row["method"], row["pool_size"]).items():
-            if spread:
+            if table.get("kind") == "spread":
                 ours = _spread(runs, table["metric"])
             else:
                 ours = [_ours(runs, table["metric"], {**column, **form}) for column in table["columns"]]
@@ -88,8 +86,8 @@ def table_beside_paper(results: Sequence[Results], name: str) -> PaperTable | No
     if not rows:
         return None
     columns = [_title(column) for column in table["columns"]] + ["average"] * table["has_average"]
-    unit, questions = "points" if spread else "%", max(run["n"]["scheduled"] for run in results)
-    return PaperTable(name, table["title"], table["model"], unit, questions, columns, rows)
+    questions = max(run["n"]["scheduled"] for run in results)
+    return PaperTable(name, table["title"], table["model"], questions, columns, rows)
 
 
 def quotes(recipe: str) -> list[str]:
@@ -132,7 +130,7 @@ def _ours(runs: Sequence[Results], metric: str, column: Mapping[str, str]) -> fl
 
 
 def _spread(runs: Sequence[Results], metric: str) -> list[float | None]:
-    """Return the paper's standard deviation and t half width over folds, FOL and NL together, in points."""
+    """Return the paper's standard deviation and t half width over folds, FOL and NL together."""
     folds: list[list[float]] = []
     for form in ("fol", "nl"):
         metrics = next((run["metrics"] for run in runs if run["spec"]["representation"] == form), {})
@@ -147,7 +145,7 @@ def _spread(runs: Sequence[Results], metric: str) -> list[float | None]:
             return [None, None]
         folds += values
     overall = [fmean(column) for column in zip(*folds, strict=True)]
-    return [100 * value for value in fold_interval(overall)]
+    return [*fold_interval(overall)]
 
 
 def _title(column: Mapping[str, str]) -> str:
