@@ -105,7 +105,7 @@ def test_one_method_of_a_recipe(tmp_path):
             "unknown method of this recipe 'solvr'; did you mean 'solver'?",
         ),
         (("run", "smoke", "--data", "nowhere"), "nowhere holds no build.json"),
-        (("run", "smoke", "--data", "nowhere", "--seed", "0"), "leave them out"),
+        (("run", "smoke", "--data", "nowhere", "--seed", "0"), "leave out --seed"),
         (("run", "smoke", "--data-version", "2"), "unknown version '2'"),
         (("report", "nowhere"), "there is no folder nowhere"),
         (("run",), "Missing argument"),

@@ -116,20 +116,15 @@ def run(
         made = recipes.get(recipe)
         if (made.name == "book") != (book is not None):
             raise ValueError("recipe `book` and it alone takes a folder; type: rwbench run book FOLDER")
-        world = scale or seed is not None or dials or data_version
+        world = {"scale": scale, "seed": seed is not None, "dials": dials, "data-version": data_version}
+        more = {"data": data, "sizes": sizes, "form": form, "split": split != "mini"} if made.source else {}
+        given = [f"--{name}" for name, value in (world | more).items() if value]
+        if given and (made.source or data):
+            what = made.name if made.source else "--data"
+            raise ValueError(f"{what} brings its own questions and rules; leave out {', '.join(given)}")
         if made.source is not None:
-            if world or data or sizes or form or split != "mini":
-                raise ValueError(
-                    f"{made.name} brings its own questions and rules; leave out --data, --data-version, --scale, "
-                    "--seed, --dials, --split, --sizes and --form"
-                )
             source = made.source() if book is None else made.source(book)
         elif data is not None:
-            if world:
-                raise ValueError(
-                    "--data names a build, which says its own --scale, --seed, --dials and --data-version; leave "
-                    "them out"
-                )
             source = DataSource.from_build(data)
         else:
             usual = DATA_VERSION if split in splits_of(DATA_VERSION) else VERSIONS[-1]
