@@ -12,11 +12,11 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 12_540,
     "dynarule": 13_200,
-    "benchmarks": 12_950,
-    "tests": 21_420,
+    "benchmarks": 12_930,
+    "tests": 21_400,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 38_680
+ALL_SOURCE = 38_660
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 71.8
