@@ -28,7 +28,7 @@ STARTED = ".build-started.json"
 _AGAIN = "run ruleworld build on the folder again: it makes only what is damaged"
 
 
-Report = Callable[[int, int, str], None]
+BuildProgress = Callable[[int, int, str], None]
 """Called with the number of shards done, their total, and what was done last."""
 
 
@@ -37,7 +37,7 @@ def build(
     scale: str = "paper",
     seed: int = 0,
     jobs: int = 1,
-    progress: Report = lambda done, total, text: None,
+    progress: BuildProgress = lambda done, total, text: None,
     *,
     version: str = VERSION,
     dials: Dials = PAPER_POINT,
@@ -160,7 +160,9 @@ def _start_maker() -> None:
     gc.disable()
 
 
-def _build_on_ray(address: str, out: str | Path, spec: WorldSpec, count: int, progress: Report) -> None:
+def _build_on_ray(
+    address: str, out: str | Path, spec: WorldSpec, count: int, progress: BuildProgress
+) -> None:
     place = Path(out).absolute()  # tasks run in folders of their own
     scale, seed, world = spec.scale, spec.seed, {"version": spec.version, "dials": spec.dials}
 

@@ -1,13 +1,15 @@
 """Read the English halves of rules, in the usual words and in all others that the dial `words` brings.
 
-Written without the renderer: sentence shapes as regular expressions, and every name looked up in the tables of names. A
+Written without the renderer: sentence shapes as regular expressions (``shapes.toml``), and every name looked up. A
 half has one reading, since no two things share a name.
 """
 
 from __future__ import annotations
 
 import re
+import tomllib
 from functools import cache
+from importlib import resources
 
 from ..spec import OPERATORS
 from ..world import Verb, article, load_vocabulary
@@ -18,63 +20,14 @@ from .fol import Fact, unreadable
 _A = r"(?:A|X|a creature|that creature|a being|the being)"
 _B = r"(?:B|Y|another creature|the other creature|some other being|that other being)"
 _FORMS = ("base", "third", "gerund", "participle")
-_WHO = rf"(?P<who>{_B}|{_A})"
-_MORE = r"(?P<more>more than|over|fewer than|under)"
-_THINGS = r"(?P<number>0|[1-9][0-9]{0,8}) (?P<things>.+)"
-
-_PREMISES = {
-    "entity": (
-        rf"{_A} (?:is|counts as|turns out to be) (?P<kind>.+)",
-        rf"(?P<kind>.+) is what {_A} is",
-    ),
-    "change": (
-        rf"(?:it comes about that )?{_A} (?P<third>.+?) {_THINGS}",
-        rf"{_A} happens to (?P<base>.+?) {_THINGS}",
-        rf"{_THINGS} is (?P<participle>.+) by {_A}",
-    ),
-    "act": (
-        rf"(?:it is {_A} that|{_A}) (?P<third>.+)",
-        rf"{_A} makes up its mind to (?P<base>.+)",
-        rf"{_B} is (?P<participle>.+) by {_A}",
-    ),
-    "in": (rf"{_A} (?:is to be found|is|finds itself|stays) (?P<place>.+)",),
-    "state": (rf"{_A} (?:is|feels|finds itself|happens to be) (?P<state>.+)",),
-    "both": (
-        rf"{_A} (?:is|finds itself|happens to be) (?P<place>.+) and (?:is|feels|to be) (?P<state>.+)",
-        rf"{_A} is (?P<state>.+) while (?P<place>.+)",
-    ),
-    "but": (
-        rf"{_A} (?:is|feels|finds itself|happens to be) (?P<state>.+?)(?: and is (?P<kind>.+))? (?:but|yet) "
-        r"(?:is|happens to be|turns out to be) (?P<guard>.+)",
-    ),
-    "count": (
-        rf"{_A} (?:has|is the owner of) {_MORE} {_THINGS}",
-        rf"{_MORE} {_THINGS} belong to {_A}",
-    ),
+_SLOTS = {
+    "{things}": r"(?P<number>0|[1-9][0-9]{0,8}) (?P<things>.+)",
+    "{none}": r"(?P<number>no) (?P<things>.+)",
+    "{more}": r"(?P<more>more than|over|fewer than|under)",
+    "{who}": rf"(?P<who>{_B}|{_A})",
+    "{A}": _A,
+    "{B}": _B,
 }
-_NONE = r"(?P<number>no) (?P<things>.+)"
-_CONCLUSIONS = {
-    "has": (
-        rf"(?:it has|{_A} has|{_A} comes with) {_THINGS}",
-        rf"there are {_THINGS} on {_A}",
-    ),
-    "change": (
-        rf"{_WHO} (?:will|is bound to) (?P<base>.+?) {_THINGS}",
-        rf"{_THINGS} will be (?P<participle>.+) by {_WHO}",
-        rf"{_WHO} ends up (?P<gerund>.+?) {_THINGS}",
-    ),
-    "in": (
-        rf"{_WHO} (?:will|is made to) (?P<goal>.+)",
-        rf"{_WHO} (?:ends up|will find itself) (?P<place>.+)",
-    ),
-    "state": (rf"{_WHO} (?:will be|becomes|ends up|will find itself) (?P<state>.+)",),
-}
-
-
-_CONCLUSIONS["instead"] = (
-    *(f"{shape} instead" for shape in _CONCLUSIONS["change"]),
-    *(shape.replace(_THINGS, _NONE) for shape in _CONCLUSIONS["change"]),
-)
 
 
 def parse_premise_nl(text: str) -> Fact:
@@ -85,22 +38,25 @@ def parse_premise_nl(text: str) -> Fact:
     ValueError
         If it has no reading, or two.
     """
-    return _read(text, _compiled(True), "premise")
+    return _read(text, "premise")
 
 
 def parse_conclusion_nl(text: str) -> Fact:
     """Parse a conclusion, e.g. ``"3 glued-on lashes will be shed by X"``; `ValueError` as for `parse_premise_nl`."""
-    return _read(text, _compiled(False), "conclusion")
+    return _read(text, "conclusion")
 
 
 @cache
-def _compiled(premise: bool) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    shapes = _PREMISES if premise else _CONCLUSIONS
-    return tuple((kind, re.compile(shape)) for kind, several in shapes.items() for shape in several)
+def _shapes(half: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Return the shapes of one half of rules, each after the kind of its clause."""
+    text = resources.files(__package__).joinpath("shapes.toml").read_text(encoding="utf-8")
+    for slot, pattern in _SLOTS.items():
+        text = text.replace(slot, pattern)
+    return tuple((kind, re.compile(one)) for kind, own in tomllib.loads(text)[half].items() for one in own)
 
 
-def _read(text: str, shapes: tuple[tuple[str, re.Pattern[str]], ...], half: str) -> Fact:
-    matches = [(kind, match) for kind, shape in shapes if (match := shape.fullmatch(text))]
+def _read(text: str, half: str) -> Fact:
+    matches = [(kind, match) for kind, shape in _shapes(half) if (match := shape.fullmatch(text))]
     facts = [_fact(kind, match.groupdict(default="")) for kind, match in matches]
     readings = {fact for fact in facts if fact}
     if len(readings) != 1:

@@ -49,15 +49,24 @@ class Part(NamedTuple):
     answer: str
 
     @property
-    def lesson(self) -> str:
-        """What is to be remembered: the change per unit of a stated count, or else the answer."""
+    def change(self) -> str:
+        """What is done to a stated count, or else the answer."""
         if self.stated is None or not self.answer.isdigit():
             return self.answer
-        return f"{(int(self.answer) - self.stated) // self._units:+d}"
+        return f"{int(self.answer) - self.stated:+d}"
+
+    @property
+    def lesson(self) -> str:
+        """What is to be remembered: the change per unit of a stated count, or else the answer."""
+        change = self.change
+        return f"{int(change) // self._units:+d} each" if change[:1] in ("+", "-") else change
 
     def answered(self, lesson: str) -> str:
         """Return the answer that a remembered lesson gives."""
-        return str((self.stated or 0) + int(lesson) * self._units) if lesson[:1] in ("+", "-") else lesson
+        number, _, each = lesson.partition(" ")
+        if number[:1] not in ("+", "-"):
+            return lesson
+        return str((self.stated or 0) + int(number) * (self._units if each else 1))
 
     @property
     def _units(self) -> int:
@@ -87,65 +96,43 @@ def parts_of(row: Mapping[str, Any]) -> list[Part]:
     return parts
 
 
-def _most_frequent(counts: Counter[Any]) -> Any:
-    """Return the most frequent value, of equals the first by name."""
-    return min(counts, key=lambda value: (-counts[value], value))
-
-
-def _frequent(
-    key: Callable[[Part], Hashable],
-    lesson: Callable[[Part], str],
-    view: Callable[[Part], Part] = lambda part: part,
-) -> Learn:
-    """Give train's most frequent lesson for the same key; where there is none, its most frequent answer of the type."""
-
-    def learn(train: Iterable[Part]) -> Guess:
-        seen: dict[Hashable, Counter[str]] = defaultdict(Counter)
-        prior: dict[str, Counter[str]] = defaultdict(Counter)
-        for part in train:
-            seen[key(part)][lesson(view(part))] += 1
-            prior[part.type][part.answer] += 1
-        best = {name: _most_frequent(counts) for name, counts in seen.items() if name is not None}
-        likely = {kind: _most_frequent(counts) for kind, counts in prior.items()}
-
-        def guess(part: Part) -> str:
-            known = best.get(key(part))
-            return likely.get(part.type, "") if known is None else view(part).answered(known)
-
-        return guess
-
-    return learn
-
-
-def _bayes(
+def _learner(
     group: Callable[[Part], Hashable],
-    words: Callable[[Part], Iterable[str]],
     lesson: Callable[[Part], str],
+    words: Callable[[Part], Iterable[str]] = lambda part: (),
 ) -> Learn:
-    """Give the lesson, of those that train has for the same group, that the words speak for by naive Bayes."""
+    """Give the lesson, of those that train has for the same group, that the words speak for by naive Bayes.
+
+    Without words it is the most frequent one, of equals the first by name. Where train has no such group, or it is
+    None, the most frequent answer of the type is given.
+    """
 
     def learn(train: Iterable[Part]) -> Guess:
         columns: dict[str, int] = {}
         lessons: dict[Hashable, dict[str, int]] = defaultdict(dict)
+        prior: dict[str, Counter[str]] = defaultdict(Counter)
         times, at, given = Counter[int](), list[int](), list[int]()
         for part in train:
             label = lessons[group(part)].setdefault(lesson(part), len(times))
             times[label] += 1
+            prior[part.type][part.answer] += 1
             for word in words(part):
                 at.append(label)
                 given.append(columns.setdefault(word, len(columns)))
         counts = np.zeros((len(times), len(columns)), dtype=np.float32)
         np.add.at(counts, (at, given), 1)
         likely = np.log((counts + 0.1) / (counts.sum(1, keepdims=True) + 0.1 * len(columns)))
-        prior = np.log([times[label] for label in range(len(times))])
+        chance = np.log([times[label] for label in range(len(times))])
+        frequent = {kind: min(own, key=lambda answer: (-own[answer], answer)) for kind, own in prior.items()}
+        by_name = {name: sorted(own.items()) for name, own in lessons.items() if name is not None}
 
         def guess(part: Part) -> str:
-            known = lessons.get(group(part))
-            if not known:
-                return ""
-            names, rows = list(known), list(known.values())
+            known = by_name.get(group(part))
+            if known is None:
+                return frequent.get(part.type, "")
+            rows = [label for _, label in known]
             seen = [columns[word] for word in words(part) if word in columns]
-            return part.answered(names[(likely[np.ix_(rows, seen)].sum(1) + prior[rows]).argmax()])
+            return part.answered(known[(likely[np.ix_(rows, seen)].sum(1) + chance[rows]).argmax()][0])
 
         return guess
 
@@ -166,19 +153,17 @@ def answerable(part: Part) -> str:
 
 
 SHORTCUTS: dict[str, Learn] = {
-    "answer prior": _frequent(lambda part: part.type, _answer),
-    "attribute and type": _frequent(lambda part: (part.type, part.query), _answer),
-    "number in the question": _frequent(  # the change as a whole, not per unit
-        lambda part: None if part.stated is None else part.numbers,
-        _lesson,
-        lambda part: part._replace(numbers=()),
+    "answer prior": _learner(lambda part: part.type, _answer),
+    "attribute and type": _learner(lambda part: (part.type, part.query), _answer),
+    "number in the question": _learner(
+        lambda part: None if part.stated is None else part.numbers, lambda part: part.change
     ),
-    "question only": _bayes(lambda part: (part.place, part.type), lambda part: part.words, _answer),
+    "question only": _learner(lambda part: (part.place, part.type), _answer, lambda part: part.words),
 }
 MEMORY: dict[str, Learn] = {
-    "train by heart": _frequent(lambda part: part.symbols, _lesson),
-    "naive Bayes on clauses": _bayes(
-        lambda part: (part.type, part.stated is None), lambda part: dict.fromkeys(part.symbols), _lesson
+    "train by heart": _learner(lambda part: part.symbols, _lesson),
+    "naive Bayes on clauses": _learner(
+        lambda part: (part.type, part.stated is None), _lesson, lambda part: dict.fromkeys(part.symbols)
     ),
 }
-ANSWERABLE: Learn = _bayes(lambda part: (part.place, part.type), lambda part: part.words, answerable)
+ANSWERABLE: Learn = _learner(lambda part: (part.place, part.type), answerable, lambda part: part.words)
