@@ -207,7 +207,7 @@ def verify(
 
     solvers = ("executor", "clingo") if solver == "both" else (solver,)
     with Progress("") as progress:
-        report = run(folder, solvers=solvers, jobs=jobs, progress=progress.stage)
+        report = run(folder, solvers, jobs, lambda stage, done, total: progress.update(done, total, stage))
     leaked = leak_report(folder) if leaks and report.ok else None
     if as_json:
         _print(report.to_dict() | ({"leaks": leaked} if leaks else {}))

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from .spec import check_count
 from .world import Ints, Key, Stream
 
 __all__ = ["pool_rules", "question_pool", "shared_pool"]
@@ -40,8 +41,7 @@ def shared_pool(universe: Ints, gold: Iterable[int], size: int, *key: Key) -> In
     ValueError
         If the pool cannot hold the gold rules, or the world has too few rules, or a gold id is not in the world.
     """
-    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
-        raise ValueError(f"size must be a non-negative integer, got {size!r}")
+    check_count("size", size)
     universe = np.asarray(universe, dtype=np.int32)
     if (universe[1:] <= universe[:-1]).any():
         universe = np.unique(universe)

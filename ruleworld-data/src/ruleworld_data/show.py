@@ -74,14 +74,14 @@ def stats_text(stats: BuildStats) -> str:
 def scores_text(result: dict[str, Any]) -> str:
     """Return the result of `ruleworld_data.scoring.score_predictions`."""
     from .scoring.selective import SELECTIVE
+    from .scoring.summary import RATES
 
-    metrics = ("exact_match", "strict_match", "length_mismatch", "missing_box")
     macro = result["macro"] | {name: result[name] for name in ("n", "missing")}
     rows = [
-        [name, scores["n"], scores["missing"], *(f"{scores[m]:.4f}" for m in metrics)]
+        [name, scores["n"], scores["missing"], *(f"{scores[m]:.4f}" for m in RATES)]
         for name, scores in [*result["subtasks"].items(), ("macro average", macro)]
     ]
-    parts = [table_text(["sub-task", "n", "missing", *metrics], rows)]
+    parts = [table_text(["sub-task", "n", "missing", *RATES], rows)]
     more = [name for name in (*SELECTIVE, "aurc") if any(name in own for own in result["subtasks"].values())]
     if more:
         rows = [

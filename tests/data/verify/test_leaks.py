@@ -125,4 +125,4 @@ def test_planted_shortcuts_show(built, tampered):
     report = leak_report(copy.folder)
     assert report["above_bar"]["question only"]["multi_hop_4"] > possible - 0.1 > 0.6
     assert report["above_bar"]["number in the question"]["single_rule"] > 0.5
-    assert "above the bar: multi_hop_4" in render_leaks(report)
+    assert re.search(r"question only .*multi_hop_4", render_leaks(report))

@@ -19,6 +19,7 @@ from ..spec import (
     check_count,
     check_name,
     check_seed,
+    check_share,
     data_version,
     read_fields,
     subtasks_of,
@@ -61,7 +62,7 @@ class RewardWeights:
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            _check_share(f"reward {name}", value)
+            check_share(f"reward {name}", value)
         if not self.exact + self.strict + self.proved > 0:
             raise ValueError(
                 "a reward must count right answers: give exact, strict or proved a weight above 0"
@@ -136,7 +137,7 @@ class EnvConfig:
         check_name("access", self.access, ACCESS)
         for name in ("pool_size", "top_k", "max_searches"):
             check_count(name, getattr(self, name), least=1)
-        _check_share("rivals", self.rivals)
+        check_share("rivals", self.rivals)
         least, most = max(map(self._gold_rules, names)), sum(self.sizes.rule_counts().values())
         if not least <= self.pool_size <= most:
             raise ValueError(
@@ -206,8 +207,3 @@ def world_questions(spec: WorldSpec, subtasks: tuple[str, ...]) -> int:
     chains = scale.chain_room(1.0)
     rooms = {"multi_hop": chains, "unknown": chains, "exceptions": scale.exception_room(1.0)}
     return min([count, *(max(50, rooms[kind] // 10 * 10) for kind in kinds & rooms.keys())])
-
-
-def _check_share(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")

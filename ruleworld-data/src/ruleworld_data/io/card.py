@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..questions import training_text
-from ..show import rows_with_rules, table_text
+from ..show import rows_with_rules
 from ..spec import UNKNOWN, WorldSpec, splits_of, subtasks_of
-from ..verify.leaks import memory, shortcuts
+from ..verify.leaks import leak_report, memory_table, shortcut_table
 from .builds import build_command, read_build, world_spec
 from .files import whole_folder
 from .stats import build_stats
@@ -81,16 +81,7 @@ def card_text(folder: Path, manifest: dict[str, Any]) -> str:
     """Return the body of the card."""
     spec, stats = replace(world_spec(manifest), split="test"), build_stats(folder)
     row = rows_with_rules("multi_hop_3", spec, 0, 1)[0]
-    guesses = [
-        [name, f"{scores['all']:.3f}", f"{max(scores.values()):.3f}"]
-        for name, scores in shortcuts(folder).items()
-    ]
-    known = memory(folder)
-    columns = {f"{probe}, `{split}`": scores for probe, of in known.items() for split, scores in of.items()}
-    subtasks = subtasks_of(spec.dials)
-    remembered = [
-        [name, *(f"{scores[name]:.3f}" for scores in columns.values())] for name in ("all", *subtasks)
-    ]
+    leaks = leak_report(folder)
     unseen = (
         " `unseen` asks for counts whose last rule, and whose rule of who has what at first, `train` and `validation`\n"
         "never use."
@@ -104,7 +95,7 @@ def card_text(folder: Path, manifest: dict[str, Any]) -> str:
         version=spec.generator,
         unknown=_unknown_text(spec),
         dials=f", dials {spec.dials}" if str(spec.dials) else "",
-        n_subtasks=len(subtasks),
+        n_subtasks=len(subtasks_of(spec.dials)),
         n_parts=spec.dials.parts,
         n_rules=f"{rules:,}",
         n_train=f"{questions:,}",
@@ -112,10 +103,10 @@ def card_text(folder: Path, manifest: dict[str, Any]) -> str:
         example_rules="\n".join(f"- `{rule['fol']}` {rule['nl']}" for rule in row["rules"]),
         example_proof=f"```text\n{training_text(row)}\n```",
         **{f"{name}_table": text for name, text in stats.texts().items()},
-        shortcut_table=table_text(["shortcut", "mean over sub-tasks", "highest sub-task"], guesses),
-        summary=_summary(spec, rules, next(iter(known.values()))),
+        shortcut_table=shortcut_table(leaks),
+        summary=_summary(spec, rules, next(iter(leaks["memory"].values()))),
         unseen=unseen if "unseen" in splits_of(spec.version) else "",
-        memory_table=table_text(["sub-task", *columns], remembered),
+        memory_table=memory_table(leaks),
     )
 
 

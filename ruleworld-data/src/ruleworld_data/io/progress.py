@@ -46,14 +46,8 @@ class Progress:
         self._bar.update()
 
     def update(self, done: int, total: int, text: str = "") -> None:
-        """Show that ``done`` of ``total`` are done."""
-        self._bar.total = total
+        """Show that ``done`` of ``total`` are done; with another total a new stage begins."""
+        if total != self._bar.total:
+            self._bar.reset(total)
         self._bar.set_postfix_str(text, refresh=False)
         self._bar.update(done - self._bar.n)
-
-    def stage(self, name: str, done: int, total: int) -> None:
-        """Show how far one stage of the work is."""
-        if getattr(self._bar, "desc", None) != f"{name}: ":
-            self._bar.reset(total)
-            self._bar.set_description(name, refresh=False)
-        self.update(done, total)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..generate import table
-from ..questions.parallel import BLOCK_ROWS
+from ..questions.parallel import BLOCK_ROWS, block_bounds
 from ..spec import RULE_SPLITS, WorldSpec, splits_of, subtasks_of
 
 METADATA_KEY = "ruleworld"
@@ -111,11 +111,10 @@ def plan(spec: WorldSpec) -> list[Shard]:
     shards = []
     for config, split in tables:
         own = replace(spec, split=split)
-        rows = own.num_rows(config)
-        count = -(-rows // BLOCK_ROWS)
-        for i in range(count):
-            path = f"{config}/{split}-{i:05d}-of-{count:05d}.parquet"
-            shards.append(Shard(config, own, rows * i // count, rows * (i + 1) // count, path))
+        bounds = block_bounds(own.num_rows(config))
+        for i, (start, stop) in enumerate(bounds):
+            path = f"{config}/{split}-{i:05d}-of-{len(bounds):05d}.parquet"
+            shards.append(Shard(config, own, start, stop, path))
     return shards
 
 

@@ -74,10 +74,6 @@ class Scene:
         self.ask, self.query, self.answer, self.amount = "count", "", "", 1
         self.changed = changed
 
-    def chained(self) -> None:
-        """Let the question say how often rules about a change of one apply to what other rules change."""
-        self.slots |= {"each": "", "chain": self.texts["phrases"]["chain"]}
-
     def begin(self, hop: Hop, amount: int, pick: int, other: int) -> None:
         """State what the question starts with: what triggers its first rule.
 

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..io.schema import QUESTION_SCHEMA
-from ..spec import VERSION, VERSIONS
+from ..spec import VERSION, VERSIONS, size_of
 from ..world import Key, RuleBlock, Stream, World
 from ..world.forms import QUESTION_NAMES, draw_forms
 from .scene import Hop, Scene, Step
 from .skeletons import Skeleton, shares_of, unknown
 from .units import Units, draw_units
-from .wording import clause_templates, question_templates
+from .wording import templates
 
 
 class Proof(NamedTuple):
@@ -57,8 +57,8 @@ class Origin:
 
     @property
     def size(self) -> int:
-        """The number in the sub-task's name: rules of a parallel question, hops of a chain; 1 for single_rule."""
-        return 1 if self.subtask == "single_rule" else int(self.subtask.rsplit("_", 1)[1])
+        """The number in the sub-task's name."""
+        return size_of(self.subtask)
 
     def part(self, name: str) -> Origin:
         """Return the origin of one part of the table."""
@@ -136,7 +136,6 @@ def _prove(
     origin: Origin, units: Units, stream: Stream, forms: Iterable[dict[str, int]], *, clauses: bool
 ) -> list[Proof]:
     """Word units, as questions of their own or as clauses; the stream chooses templates and verbs."""
-    templates = clause_templates if clauses else question_templates
     world, skeleton, blocks = origin.world, units.skeleton, origin.world.blocks
     verbs, picks = (stream.integers(2**31, len(units)).tolist() for _ in range(2))
     hops = [
@@ -166,8 +165,9 @@ def _prove(
         elif skeleton.initial is not None:
             scene.conclude(last, initial, giver)
         if skeleton.initial is not None and len(chain) > 1:
-            scene.chained()
-        choices = templates(scene.start, scene.ask, origin.version)
+            # How often rules about a change of one apply to what other rules change.
+            scene.slots |= {"each": "", "chain": scene.texts["phrases"]["chain"]}
+        choices = templates("clauses" if clauses else "frames", scene.start, scene.ask, origin.version)
         if not scene.slots.get("done", "done"):  # a verb without a passive
             choices = tuple(choice for choice in choices if "{done}" not in choice.text)
         template = choices[pick % len(choices)]

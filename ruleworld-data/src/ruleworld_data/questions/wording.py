@@ -44,18 +44,6 @@ def _with(texts: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def question_templates(start: str, query: str, version: str = VERSION) -> tuple[QuestionTemplate, ...]:
-    """Return all direct wordings for a start (kind, change, actor, target, environment, state) and a query."""
-    return _compose("frames", start, query, version)
-
-
-@cache
-def clause_templates(start: str, query: str, version: str = VERSION) -> tuple[QuestionTemplate, ...]:
-    """Return all wordings as one part of a merged question."""
-    return _compose("clauses", start, query, version)
-
-
-@cache
 def merge_templates(version: str = VERSION) -> tuple[QuestionTemplate, ...]:
     """Return the frames of merged questions, with the slot ``{parts}``."""
     return tuple(QuestionTemplate(name, text) for name, text in load_templates(version)["merges"].items())
@@ -68,7 +56,12 @@ def comparison_templates(operation: str) -> tuple[QuestionTemplate, ...]:
     return tuple(QuestionTemplate(f"{operation.lower()}.{name}", text) for name, text in frames.items())
 
 
-def _compose(frames: str, start: str, query: str, version: str) -> tuple[QuestionTemplate, ...]:
+@cache
+def templates(frames: str, start: str, query: str, version: str = VERSION) -> tuple[QuestionTemplate, ...]:
+    """Return all wordings for a start (kind, change, actor, target, environment, state) and a query.
+
+    ``frames`` are those of questions of their own, ``"frames"``, or those of parts of merged ones, ``"clauses"``.
+    """
     data = load_templates(version)
     if start == "kind":
         section = f"{'kind' if query == 'count' else query}_{frames}"

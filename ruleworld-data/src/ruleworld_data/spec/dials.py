@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from .names import CONFIGS, SUBTASKS, check_name
+from .names import CONFIGS, SUBTASKS, check_name, check_share
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,7 @@ class Dials:
             )
         if self.compare and self.parts < 2:
             raise ValueError(f"compare needs two parts or more, got parts={self.parts}")
-        if (
-            isinstance(self.words, bool)
-            or not isinstance(self.words, int | float)
-            or not 0 <= self.words <= 1
-        ):
-            raise ValueError(f"words must be a number from 0 to 1, got {self.words!r}")
+        check_share("words", self.words)
         object.__setattr__(self, "words", float(self.words))  # 1 and 1.0 name one world
 
     def to_dict(self) -> dict[str, Any]:

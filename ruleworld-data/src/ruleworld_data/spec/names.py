@@ -56,6 +56,11 @@ def splits_of(version: str) -> tuple[str, ...]:
     return QUESTION_SPLITS if version != "1.1" else QUESTION_SPLITS[:-1]
 
 
+def size_of(subtask: str) -> int:
+    """Return the number in a sub-task's name: rules of a parallel question, hops of a chain; 1 for single_rule."""
+    return 1 if subtask == "single_rule" else int(subtask.rsplit("_", 1)[1])
+
+
 def check_name(kind: str, value: object, known: Iterable[str]) -> str:
     """Return ``value`` if it is one of the known names.
 
@@ -84,6 +89,12 @@ def check_count(name: str, value: object, least: int = 0) -> int:
         kind = "positive" if least else "non-negative"
         raise ValueError(f"{name} must be a {kind} integer, got {value!r}")
     return value
+
+
+def check_share(name: str, value: object) -> None:
+    """Check that a value is a number from 0 to 1; `ValueError` for any other value."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
 
 
 def check_seed(seed: object) -> int:

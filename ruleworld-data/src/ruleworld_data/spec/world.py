@@ -19,6 +19,7 @@ from .names import (
     VERSIONS,
     check_name,
     check_seed,
+    size_of,
     splits_of,
 )
 from .sizes import SCALES, Scale
@@ -101,7 +102,7 @@ class WorldSpec:
         short = config in ("multi_hop_2", "unknown_1", "unknown_2")
         if self.dials.structure == PAPER_POINT or not config.startswith(CHAINS) or short:
             return rows
-        unseen, size = self.split == "unseen", int(config.rsplit("_", 1)[1])
+        unseen, size = self.split == "unseen", size_of(config)
         part, least = 0.5 if train or unseen else 0.25, MINI_FOLDS * MINI_FOLD_SIZE
         if self.version != "1.1" and self.split in ("train", "validation"):
             part *= (1 - 1 / RESERVED) ** size  # no rule of a chain is reserved

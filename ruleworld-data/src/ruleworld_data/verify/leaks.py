@@ -10,6 +10,7 @@ from typing import Any
 from ..io.builds import read_build, read_manifest, world_spec
 from ..io.shards import read_shard
 from ..scoring import exact_match
+from ..show import table_text
 from ..spec import HEADLINE_SPLITS, UNKNOWN, splits_of, subtasks_of
 from .probes import ANSWERABLE, COLUMNS, MEMORY, SHORTCUTS, Guess, Part, answerable, parts_of
 from .report import printable
@@ -147,22 +148,28 @@ def _with_mean(scores: Mapping[str, float]) -> Scores:
     return {"all": fmean(scores.values()), **scores}
 
 
-def render_leaks(report: dict[str, Any]) -> str:
+def shortcut_table(report: Mapping[str, Any]) -> str:
+    """Return what shortcuts score by a leak report, as a table."""
+    rows = [
+        [name, f"{scores['all']:.3f}", f"{max(scores.values()):.3f}", ", ".join(above) or "none"]
+        for name, scores in report["shortcuts"].items()
+        for above in [report["above_bar"].get(name, ())]
+    ]
+    return table_text(["shortcut", "mean over sub-tasks", "highest sub-task", "above the bar"], rows)
+
+
+def memory_table(report: Mapping[str, Any]) -> str:
+    """Return what memory of train scores by a leak report, as a table."""
+    columns = {
+        f"{probe}, `{split}`": own for probe, of in report["memory"].items() for split, own in of.items()
+    }
+    names = next(iter(columns.values()))
+    rows = [[name, *(f"{scores[name]:.3f}" for scores in columns.values())] for name in names]
+    return table_text(["sub-task", *columns], rows)
+
+
+def render_leaks(report: Mapping[str, Any]) -> str:
     """Render a leak report for a terminal."""
-    bar = f"bar {SHORTCUT_BAR:.0%} and chance"
-    lines = [
-        f"{report['folder']}: what partial knowledge scores on test, mean over sub-tasks and highest ({bar}):"
-    ]
-    for name, scores in report["shortcuts"].items():
-        above = ", ".join(f"{task} {score:.1%}" for task, score in report["above_bar"].get(name, {}).items())
-        lines.append(
-            f"  {name:26}{scores['all']:6.1%} {max(scores.values()):6.1%}  "
-            + (f"above the bar: {above}" if above else "passes in every sub-task")
-        )
-    lines += ["", "what memory of train scores without a rule, mean over sub-tasks and each:"]
-    lines += [
-        f"  {split:12}{probe:26}" + " ".join(f"{score:6.1%}" for score in scores.values())
-        for probe, splits in report["memory"].items()
-        for split, scores in splits.items()
-    ]
-    return "\n".join(map(printable, lines))
+    known = f"{report['folder']}: what partial knowledge scores on test (bar {SHORTCUT_BAR:.0%} and chance)"
+    remembered = "What memory of train scores without a rule"
+    return "\n\n".join([printable(known), shortcut_table(report), remembered, memory_table(report)])

@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from ..io.shards import Shard
-from ..spec import CHAINS, MINI_FOLD_SIZE, MINI_FOLDS, UNKNOWN
+from ..spec import CHAINS, MINI_FOLD_SIZE, MINI_FOLDS, UNKNOWN, size_of
 from ..text.fol import OPERATIONS
 from ..world import Ints
 from .mentions import question_problems
@@ -243,15 +243,10 @@ def _lines_up(row: dict[str, Any], shard: Shard) -> bool:
         return False
     *scope, steps = map(len, lists)
     least, most = (2, shard.spec.dials.parts) if shard.config.startswith("multi_rule") else (1, 1)
-    most_steps = scope[0] if shard.config.startswith("multi_rule") else _size(shard)
+    most_steps = scope[0] if shard.config.startswith("multi_rule") else size_of(shard.config)
     if steps != most_steps and not (row["answers"] == [UNKNOWN] and 1 <= steps < most_steps):
         return False
     return len(set(scope)) == 1 and least <= scope[0] <= most
-
-
-def _size(shard: Shard) -> int:
-    """Return the number in the sub-task's name; 1 for single_rule."""
-    return 1 if shard.config == "single_rule" else int(shard.config.rsplit("_", 1)[1])
 
 
 def _given(step: dict[str, Any]) -> GivenStep:
@@ -264,7 +259,7 @@ def _ids(ids: list[int | None] | None) -> tuple[int, ...]:
 
 def _wrong_labels(row: dict[str, Any], shard: Shard, world_id: str) -> list[str]:
     """Return the columns of a row that do not fit its shard."""
-    n_rules, size, chain = len(row["gold_rule_ids"]), _size(shard), shard.config.startswith(CHAINS)
+    n_rules, size, chain = len(row["gold_rule_ids"]), size_of(shard.config), shard.config.startswith(CHAINS)
     wanted = {
         "subtask": shard.config,
         "world_id": world_id,
