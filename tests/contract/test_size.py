@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 12_540,
+    "ruleworld-data": 12_460,
     "dynarule": 13_200,
     "benchmarks": 12_930,
     "tests": 21_400,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 38_660
+ALL_SOURCE = 38_580
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 71.8
