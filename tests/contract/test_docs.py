@@ -85,19 +85,21 @@ class Hashed:
     def __init__(self, encoder):
         assert encoder == "minilm"
 
-    def encode(self, texts, **_):
+    def encode_query(self, texts, **_):
         draws = [np.random.default_rng(crc32(text.encode())).standard_normal(32) for text in texts]
         return np.array([draw / np.linalg.norm(draw) for draw in draws], dtype=np.float32)
+
+    encode_document = encode_query
 
 
 @pytest.fixture
 def quick_encoder(monkeypatch):
     from rwbench.retrievers import dense
 
-    dense._embeddings.cache_clear()  # it holds what the process has encoded
+    dense.embeddings.cache_clear()  # it holds what the process has encoded
     monkeypatch.setattr(dense, "_model", Hashed)
     yield
-    dense._embeddings.cache_clear()
+    dense.embeddings.cache_clear()
 
 
 TRAINING = "dynarule/docs/training.md"

@@ -77,7 +77,9 @@ def test_sizes_and_forms_choose_runs_and_change_none(model_folder):
 )
 def test_committed_runs_are_those_of_the_command_that_the_pages_name(folder, name, split, limit):
     made = {spec.run_id for spec in recipes.get(name)(Options(DataSource("paper"), split, limit))}
-    assert {run["run_id"] for run in find_results(RESULTS / folder)} <= made
+    runs = find_results(RESULTS / folder)
+    # Searches in the place of DynaRule+'s own were a method of its own, which is gone; their rows stay.
+    assert {run["run_id"] for run in runs if run["spec"]["method"]["name"] != "searched"} <= made
 
 
 def test_every_run_of_the_arena_is_committed_and_the_demo_is_a_part_of_it():

@@ -59,7 +59,7 @@ class Completion:
     prompt_tokens, completion_tokens : int
         As counted by the model's tokenizer or the endpoint; 0 where it does not say.
     seconds : float
-        Wall time; questions of one batch share it evenly. Of a prompt that does not fit: that of counting its tokens.
+        Wall time; questions of one batch share it evenly.
     cached : bool
         Read from disk.
     cost_usd : float, or None

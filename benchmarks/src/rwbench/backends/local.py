@@ -152,24 +152,18 @@ class Local(Backend):
 
     def _complete(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         start = time.perf_counter()
-        encodings, reading = [], []
-        for prompt in prompts:
-            began = time.perf_counter()
-            encodings.append(self._encode(prompt))
-            reading.append(time.perf_counter() - began)
+        encodings = [self._encode(prompt) for prompt in prompts]
         most = self.context_length
         fits = [most is None or len(row.ids) + decoding.max_new_tokens <= most for row in encodings]
         rows = [row for row, fit in zip(encodings, fits, strict=True) if fit]
         written = iter([done for part in parts_of(rows) for done in self._answers(part, decoding)])
         if decoding.requests:
             _kept_states(self.model, self.dtype).turn()
-        # Who is not asked cost the others nothing: the time of counting its tokens is its own.
-        idle = sum(spent for spent, fit in zip(reading, fits, strict=True) if not fit)
-        share = (time.perf_counter() - start - idle) / max(len(rows), 1)
+        share = (time.perf_counter() - start) / max(len(rows), 1)
         release_memory()
-        for row, fit, spent in zip(encodings, fits, reading, strict=True):
+        for row, fit in zip(encodings, fits, strict=True):
             if not fit:
-                yield Completion(finish="context", prompt_tokens=len(row.ids), seconds=spent)
+                yield Completion(finish="context", prompt_tokens=len(row.ids))
                 continue
             text, marked, ended, length = next(written)
             finish: Finish = "stop" if ended else "length"

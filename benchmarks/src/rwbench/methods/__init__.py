@@ -92,18 +92,11 @@ class Output:
         check_name("outcome", self.outcome, OUTCOMES)
 
 
-def hand_texts(retriever: Retriever, pools: Sequence[Pool]) -> None:
-    """Hand a retriever the rules and questions of all pools, each once."""
-    rules = dict.fromkeys(text for pool in pools for text in pool.texts)
-    queries = dict.fromkeys(question.text for pool in pools for question in pool.questions)
-    retriever.prepare(list(rules), list(queries))
-
-
 class Method(Component):
     """Base of all methods. A subclass sets ``name`` and implements `answer`.
 
     Fields called ``model`` (a `Backend`) and ``retriever`` (a `Retriever`) are built from a spec's dicts, say what is
-    missing here, and are made ready before the first question.
+    missing here; the model is made ready before the first question.
 
     Attributes
     ----------
@@ -144,11 +137,9 @@ class Method(Component):
         return next((need for part in parts if part is not None and (need := part.missing())), None)
 
     def prepare(self, pools: Sequence[Pool]) -> None:
-        """Do once what all pools of a run share: load the model, and hand the retriever all texts at once."""
+        """Do once what all pools of a run share: load the model."""
         if model := getattr(self, "model", None):
             model.prepare()
-        if retriever := getattr(self, "retriever", None):
-            hand_texts(retriever, pools)
 
     def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
         """Return what would be asked, for a dry run; a method without a language model asks nothing."""

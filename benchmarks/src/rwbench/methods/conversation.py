@@ -52,8 +52,6 @@ class UsageCounter:
         """Add one call; a prompt that was not sent is no call."""
         self.prompt_tokens += done.prompt_tokens
         if done.finish == "context":
-            if done.seconds:
-                self.seconds["tokenize"] = self.seconds.get("tokenize", 0.0) + done.seconds
             return
         self.calls += 1
         self.completion_tokens += done.completion_tokens

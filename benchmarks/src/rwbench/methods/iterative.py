@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from typing import ClassVar
 
@@ -95,25 +93,11 @@ class Search:
         )
 
 
-@lru_cache(maxsize=4)
-def shipped_template(name: str) -> Template:
-    """Return the template of a method's rounds, from the file beside it."""
-    return parse_template(files(__package__).joinpath(f"{name}.toml").read_bytes(), f"{name}.toml")
-
-
-def _with_conventions(rounds: Template, own: Template) -> Template:
-    """Return a template of rounds that says the conventions of the model's, where that is one of data after 1.1."""
-    if own not in map(answer_template, VERSIONS[1:]):
-        return rounds
-    sections = dict(rounds.sections)
-    for section, texts in rounds.sections.items():
-        sections[section] = {}
-        for form, text in texts.items():
-            lines = re.findall("^- .*\n", own.sections["answer"][form], re.MULTILINE)
-            said = "".join(line for line in lines if not line.startswith("- What a rule concludes"))
-            sections[section][form] = re.sub("(?:^- .*\n)+", lambda _: said, text, flags=re.MULTILINE)  # noqa: B023
-    sha256 = hashlib.sha256(f"{rounds.sha256} {own.sha256}".encode()).hexdigest()
-    return replace(rounds, version=f"{rounds.version}.{own.version}", sha256=sha256, sections=sections)
+@cache
+def shipped_template(name: str, version: str = VERSIONS[0]) -> Template:
+    """Return the template of a method's rounds for a version of the data, from the file beside it."""
+    name += ".toml" if version == VERSIONS[0] else f"-{version}.toml"
+    return parse_template(files(__package__).joinpath(name).read_bytes(), name)
 
 
 @dataclass(frozen=True)
@@ -170,7 +154,8 @@ class Iterative(RAG):
         own = self.model.template
         if own.has(self.section) or own.request:
             return own
-        return _with_conventions(shipped_template(self.name), own)
+        versions = (version for version in VERSIONS if answer_template(version) == own)
+        return shipped_template(self.name, next(versions, VERSIONS[0]))
 
     @property
     def key(self) -> str:
@@ -178,6 +163,6 @@ class Iterative(RAG):
         return self.name
 
     def prepare(self, pools: Sequence[Pool]) -> None:
-        """Check the template, then load the model and hand the retriever all texts at once."""
+        """Check the template, then load the model."""
         check_template(self.prompt, self.template)
         super().prepare(pools)

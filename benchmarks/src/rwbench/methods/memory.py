@@ -124,12 +124,9 @@ class Memory(Method):
         return f"an adapter in the folder {self.model.model}/{self.adapter_key}; see: dynarule train --help"
 
     def prepare(self, pools: Sequence[Pool]) -> None:
-        """Load the model with its adapter, and embed the rules of all pools."""
+        """Load the model with its adapter."""
         self.model.check()
-        reader = self.reader(pools[0].representation)
-        ids = np.unique(np.concatenate([pool.ids for pool in pools]))
-        for column in (pools[0].representation, f"conclusion_{pools[0].representation}"):
-            reader.encode_all(pools[0].rules.texts(ids, column))
+        self.reader(pools[0].representation)
 
     def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
         """Return the question, which is the whole prompt: rules are no tokens."""
@@ -173,10 +170,7 @@ class Memory(Method):
         if config.confidence_layer is None and self.trace_layer is not None:
             # Its selections are traced; no answer changes.
             config = replace(config, confidence_layer=self.trace_layer, update_scope="none")
-        settings = self.settings(batch, config.top_k)
-        memory = reader.memory(
-            bank, config, allowed_BM=allowed_BM, allowed_by_layer=allowed_by_layer, **settings
-        )
+        memory = reader.memory(bank, config, allowed_BM=allowed_BM, allowed_by_layer=allowed_by_layer)
         opened = time.perf_counter()
         questions = [question.text for _, question in batch]
         written = reader.answer(memory, questions, self.max_new_tokens, self.model.template.request)
@@ -186,10 +180,6 @@ class Memory(Method):
             self._output(question, answer, reader, config.confidence_layer, top_k, share)
             for (_, question), answer in zip(batch, written, strict=True)
         ]
-
-    def settings(self, batch: Batch, kept: int | None) -> dict[str, Any]:
-        """What else the memory of a batch is told, which keeps so many rules a search (None: all)."""
-        return {}
 
     def _visible(self, batch: Batch) -> tuple[Ids, Tensor | None, dict[int, Tensor]]:
         """Return the bank's rules, which of them each row may keep (None: all), and layers where that differs."""

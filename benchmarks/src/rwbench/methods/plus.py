@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..backends import Decoding
-from ..retrievers import pool_index
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import Batch, Output, Preview, StepTrace, component, hand_texts
+from . import Batch, Output, Preview, StepTrace, component
 from .conversation import Call, Conversation, UsageCounter, converse_all, final_answer
 from .ircot import ANSWER
 from .memory import Memory
-
-if TYPE_CHECKING:
-    from dynarule.plus import SearchText
 
 SETTINGS = ("lookahead", "score_weight", "score_limit", "word_weight", "word_stemmer")
 """Settings of an adapter that a run may replace."""
@@ -83,71 +77,6 @@ class RuleVectors(DynaRulePlus):
 
     name = "rule-vectors"
     title = "Rule vectors, found by DynaRule+"
-
-
-@component
-class Searched(DynaRulePlus):
-    """DynaRule+ with another search in the place of its own: what that finds is read in the same way, by its scores.
-
-    DynaRule+ may be ahead of what fills a prompt by its search, or by how it reads. Here its adapter finds nothing, and
-    token memory reads rules as the base does. Before a step, rules are searched for with the question and with the step
-    before it; the better of a rule's two scores counts, each a logarithm of its share of the best one's.
-
-    Attributes
-    ----------
-    retriever : Retriever
-        Its scores are 0 or more; what scores 0 is not read.
-    """
-
-    name = "searched"
-    adapter_name = "dynarule-plus"
-
-    retriever: Any = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.rules != "pool" or self.correct_layer is not None:
-            raise ValueError(
-                f"another search finds rules of the pool, got rules={self.rules!r} and correct_layer="
-                f"{self.correct_layer!r}; leave both out"
-            )
-
-    @property
-    def label(self) -> str:
-        """Name in reports."""
-        searching = f"{self.title}, {self.retriever.label} in place of its search"
-        return super().label.replace(self.title, searching, 1)
-
-    def missing(self) -> str | None:
-        """What to install or to train, if anything."""
-        return self.retriever.missing() or super().missing()
-
-    def prepare(self, pools: Sequence[Pool]) -> None:
-        """Load the model and hand the retriever all texts at once."""
-        super().prepare(pools)
-        hand_texts(self.retriever, pools)
-
-    def settings(self, batch: Batch, kept: int | None) -> dict[str, Any]:
-        """The search, for each question in its own pool."""
-
-        def search(row: int, text: SearchText) -> dict[str, float]:
-            pool, question = batch[row]
-            return self.find(pool, question, text.latest, len(pool.ids) if kept is None else kept)
-
-        return {"search": search}
-
-    def find(self, pool: Pool, question: Question, latest: str, kept: int) -> dict[str, float]:
-        """Return the best rules for a question and the step before, and what each lacks to the best one."""
-        queries = [question.text]
-        if latest:
-            last = latest.splitlines()[-1]
-            queries.append(f"{question.text}\n{last}" if self.retriever.plans else last)
-        best: dict[str, float] = {}
-        for hits in pool_index(self.retriever, pool).search(queries, kept):
-            for rule, score in zip(hits.ids.tolist(), hits.scores.tolist(), strict=True):
-                if score > 0:
-                    best[str(rule)] = max(math.log(score / hits.scores[0]), best.get(str(rule), -math.inf))
-        return dict(sorted(best.items(), key=lambda item: -item[1])[:kept])
 
 
 @component

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 from typing import Any
 
+from ..retrievers import pool_index
 from . import Batch, Method, Output, component
 
 
@@ -35,9 +35,6 @@ class Retrieve(Method):
 
     def answer(self, batch: Batch, top_k: int) -> Iterator[Output]:
         """Yield the ranked rules of every question."""
-        for _, members in groupby(batch, key=lambda member: id(member[0])):
-            pools, questions = zip(*members, strict=True)
-            index = self.retriever.index(pools[0].ids, pools[0].texts, pools[0].rules.parts)
-            rankings = index.search([question.text for question in questions], top_k)
-            for question, hits in zip(questions, rankings, strict=True):
-                yield Output(question.id, retrieved=[hits.ids.tolist()])
+        for pool, question in batch:
+            (hits,) = pool_index(self.retriever, pool).search([question.text], top_k)
+            yield Output(question.id, retrieved=[hits.ids.tolist()])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from dynarule.bank import EmbeddingCache, key_texts
+from dynarule.bank import EmbeddingCache
 from dynarule.generation import Prompt, encode_prompt
 
 from dynarule import (
@@ -81,10 +81,6 @@ class RuleReader:
         names = [str(rule) for rule in ids]
         bank = RuleBank.from_texts(texts, conclusions, self.encode, names, premises=given)
         return bank.to(self.model.device)
-
-    def encode_all(self, texts: Sequence[str]) -> None:
-        """Embed what banks of these rules, or conclusions, will ask for; each different text once."""
-        self.encode(list(dict.fromkeys(key_texts(texts, self.encode.fingerprint))))
 
     @cached_property
     def states(self) -> RuleStates:

@@ -8,7 +8,7 @@ from typing import Any
 from ..methods import Method
 from ..methods.ircot import IRCoT
 from ..methods.memory import SRKI, DynaRule, KBLaM
-from ..methods.plus import DynaRulePlus, Planned, Searched
+from ..methods.plus import DynaRulePlus, Planned
 from ..methods.react import ReAct
 from ..methods.stepwise import Stepwise
 from ..retrievers.both_ends import BothEnds
@@ -54,7 +54,7 @@ def searches(cell: Cell) -> list[Method]:
 
 @recipe("ablation/plus", (10_000,))
 def plus(cell: Cell) -> list[Method]:
-    """DynaRule+ without each of what it adds, with other settings, another search, or its search in a prompt."""
+    """DynaRule+ without each of what it adds, with other settings, or its search in a prompt."""
     changes: Changes = [{}, {"lookahead": 0}, {"score_weight": 0}, {"lookahead": 0, "score_weight": 0}]
     changes += [{"kept": rules} for rules in (4, 8, 32)]
     changes += [{"score_weight": weight} for weight in (3, 12)]
@@ -62,8 +62,6 @@ def plus(cell: Cell) -> list[Method]:
     words = ((0, ""), (0.2, ""), (0.2, "english"))
     changes += [{"word_weight": weight, "word_stemmer": stems} for weight, stems in words]
     rows = [row for change in changes for row in cell.memory(DynaRulePlus, **change)]
-    for weight in (0, 0.5, 1, 2, 3):
-        rows += cell.memory(Searched, score_weight=weight, retriever=BothEnds())
     return [row for row in rows + cell.memory(Planned) if row.missing() is None]
 
 

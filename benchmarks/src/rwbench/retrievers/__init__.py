@@ -43,9 +43,6 @@ class Retriever(Component):
     plans: ClassVar[bool] = False
     """Whether a query may have two lines: what is asked in the end, and what the search knows."""
 
-    def prepare(self, rules: Sequence[str], queries: Sequence[str]) -> None:
-        """Do once what all pools of a run share, given every text that will come; nothing by default."""
-
     @abstractmethod
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Prepare one pool for search.

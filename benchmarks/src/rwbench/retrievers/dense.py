@@ -6,7 +6,7 @@ import importlib.util
 import os
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -57,65 +57,35 @@ class Dense(Retriever):
         found = all(importlib.util.find_spec(package) for package in packages)
         return None if found else 'pip install "rwbench[dense]"'
 
-    def prepare(self, rules: Sequence[str], queries: Sequence[str]) -> None:
-        """Encode in bulk; see `Retriever.prepare`."""
-        documents, asked = embeddings(self.encoder, "document"), embeddings(self.encoder, "query")
-        if documents is asked:
-            documents(_by_length([*self._wording(rules), *queries]))
-        else:
-            documents(_by_length(self._wording(rules)))
-            asked(_by_length(queries))
-
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Encode the pool, or read it from the cache."""
-        asked = embeddings(self.encoder, "query")
-        rules_MP = embeddings(self.encoder, "document")(self._wording(texts)).numpy()
+        from dynarule.bank import verbalise
+
+        wording = [verbalise(text) for text in texts] if self.verbalise_fol else texts
+        rules_MP = embeddings(self.encoder, "document")(wording).numpy()
 
         def score(queries: Sequence[str]) -> Scores:
-            queries_QP = asked(list(queries), store=False).numpy()
+            queries_QP = embeddings(self.encoder, "query")(queries, store=False).numpy()
             # Rounded: products differ in the last bits between machines and batch shapes; ids break the ties.
             cosines_QM: Scores = (queries_QP @ rules_MP.T).astype(np.float64)
             return cosines_QM.round(6)
 
         return score
 
-    def _wording(self, texts: Sequence[str]) -> list[str]:
-        from dynarule.bank import verbalise
-
-        return [verbalise(text) if self.verbalise_fol else text for text in texts]
-
-
-def _by_length(texts: Sequence[str]) -> list[str]:
-    # Neighbours in length share a batch, so little of it is padding.
-    return sorted(set(texts), key=lambda text: (len(text), text))
-
-
-def embeddings(encoder: str, side: str) -> EmbeddingCache:
-    """Return this process's cache for one side of an encoder; the model is loaded when a text is not stored.
-
-    Parameters
-    ----------
-    encoder : str
-    side : {"query", "document"}
-        MiniLM treats both alike, and so has one cache.
-    """
-    return _embeddings(encoder, "both" if encoder in ENCODERS else side)
-
 
 @lru_cache(maxsize=8)
-def _embeddings(encoder: str, side: str) -> EmbeddingCache:
+def embeddings(encoder: str, side: Literal["query", "document"]) -> EmbeddingCache:
+    """Return this process's cache for one side of an encoder; the model is loaded when a text is not stored."""
     from importlib.metadata import version
 
     import torch
     from dynarule.bank import EmbeddingCache
 
     name = f"{ENCODERS[encoder]}-{version(ENCODERS[encoder])}" if encoder in ENCODERS else encoder
-    method = {"both": "encode", "query": "encode_query", "document": "encode_document"}[side]
 
     def encode(texts: Sequence[str]) -> torch.Tensor:
-        vectors = getattr(_model(encoder), method)(
-            list(texts), batch_size=64, normalize_embeddings=True, show_progress_bar=False
-        )
+        encode_side = getattr(_model(encoder), f"encode_{side}")
+        vectors = encode_side(list(texts), batch_size=64, normalize_embeddings=True, show_progress_bar=False)
         return torch.from_numpy(vectors)
 
     return EmbeddingCache(encode, cache_root() / "embeddings", f"{name} {side}", batch=2_048)

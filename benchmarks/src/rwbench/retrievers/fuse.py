@@ -52,11 +52,6 @@ class RRF(Retriever):
         """What to install, if anything."""
         return next((need for part in self.parts if (need := part.missing())), None)
 
-    def prepare(self, rules: Sequence[str], queries: Sequence[str]) -> None:
-        """Prepare every part."""
-        for part in self.parts:
-            part.prepare(rules, queries)
-
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Prepare every part; scores are sums of reciprocal ranks."""
         scorers = [part.scorer(ids, texts) for part in self.parts]

@@ -62,8 +62,7 @@ class Usage(TypedDict, total=False):
     round_budget: int
     finished: int  # whether an iterative method finished by itself: 0 or 1
     bad_actions: int  # that could not be read
-    # Per stage: retrieve, generate; tokenize of prompts that turn out not to fit. A batch is shared out evenly.
-    seconds: dict[str, float]
+    seconds: dict[str, float]  # per stage: retrieve, generate; a batch is shared out evenly
 
 
 @with_config(OPEN)
