@@ -40,19 +40,10 @@ class Script(Backend):
         """Prompts at once."""
         return 4
 
-    @property
-    def context_length(self) -> int | None:
-        """Most words."""
-        return self.context
-
-    def count_tokens(self, prompt: Prompt) -> int:
-        """Return the number of words."""
-        return len(prompt.text.split())
-
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yield what the function says."""
         for prompt in prompts:
-            length = self.count_tokens(prompt)
+            length = len(prompt.text.split())
             if self.context is not None and length + decoding.max_new_tokens > self.context:
                 yield Completion(finish="context", prompt_tokens=length)
                 continue

@@ -1,7 +1,7 @@
 """Names for methods, retrievers and recipes.
 
-A component is a frozen dataclass whose fields are its hyper-parameters. It registers itself under a name,
-turns into a plain dict for the run's spec, and is built again from that dict. Every module of the component's
+A component is a frozen dataclass whose fields are its hyper-parameters, checked by pydantic. It registers itself under
+a name, turns into a plain dict for the run's spec, and is built again from that dict. Every module of the component's
 package is imported on the first look-up, so a new file in the folder is all that a new component needs.
 """
 
@@ -10,11 +10,18 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
-from typing import Any, ClassVar, Generic, TypeVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, dataclass_transform
 
+from pydantic import ConfigDict, Field, GetCoreSchemaHandler
+from pydantic.dataclasses import dataclass
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import is_instance_schema, no_info_before_validator_function
 from ruleworld_data.spec import check_name
 
 T = TypeVar("T")
+Positive = Annotated[int, Field(ge=1)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Registry(Generic[T]):
@@ -104,6 +111,16 @@ class Component:
         return {"name": self.name, **values}
 
     @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Let a field that is a component take it, or the dict that describes it."""
+        if dataclasses.is_dataclass(cls) and "__pydantic_core_schema__" not in vars(cls):
+            return handler(source)  # the class itself is being made
+        return no_info_before_validator_function(
+            lambda value: cls.from_dict(value) if isinstance(value, dict) else value,
+            is_instance_schema(cls),
+        )
+
+    @classmethod
     def from_dict(cls, params: dict[str, Any]) -> Any:
         """Build the component that ``to_dict`` described; a ValueError names an unknown component or parameter."""
         values = dict(params)
@@ -116,10 +133,10 @@ class Component:
 
 @dataclass_transform(frozen_default=True)
 def component(cls: type[T]) -> type[T]:
-    """Make a class a frozen dataclass and register it in its family under ``cls.name``."""
-    frozen = dataclasses.dataclass(frozen=True)(cls)
-    frozen.registry.add(frozen.name, frozen)  # type: ignore[attr-defined]
-    return frozen
+    """Make a class a frozen dataclass, whose fields are checked, and register it in its family under ``cls.name``."""
+    made: Any = dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))(cls)
+    made.registry.add(made.name, made)
+    return made
 
 
 def _plain(value: Any) -> Any:

@@ -149,7 +149,7 @@ def test_settings_and_addresses_are_checked(serve, monkeypatch):
         {"price_in": "1"},
         {"temperature": float("inf")},
     ):
-        with pytest.raises(ValueError, match="must be a number of 0 or more, got"):
+        with pytest.raises(ValueError, match="Input should be"):
             Endpoint.of("m", "http://localhost:8000", **wrong)
     monkeypatch.setenv("RWBENCH_TIMEOUT", "soon")
     with pytest.raises(GoneError, match="RWBENCH_TIMEOUT must be a number"):

@@ -115,7 +115,10 @@ def test_one_method_of_a_recipe(tmp_path):
         (("run", "smoke", "--form", "code"), "unknown representation 'code'"),
         (("run", "smoke", "mine"), "takes a folder; type: rwbench run book FOLDER"),
         (("run", "book", "mine"), "no questions.jsonl in mine"),
-        (("run", "smoke", "--model", "tiny", "--dtype", "int8"), "unknown dtype 'int8'"),
+        (
+            ("run", "smoke", "--model", "tiny", "--dtype", "int8"),
+            "dtype: Input should be '', 'float32'",
+        ),
     ],
 )
 def test_user_errors_leave_with_2_and_no_traceback(words, message, tmp_path, monkeypatch):

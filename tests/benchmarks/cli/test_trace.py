@@ -5,7 +5,7 @@ import re
 import pytest
 from ruleworld_data.questions import training_text
 from rwbench.cli.app import app
-from rwbench.methods import Method, Output, StepTrace, component
+from rwbench.methods import Method, Output, component, trace_step
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
@@ -26,7 +26,7 @@ class Walker(Method):
             found = [[other, *gold] for gold in question.gold_steps[:-1]] + [[other]]
             text = training_text(question.row, pool.representation).replace("<search>", "")
             parts = re.split(r"(?=\[Step)", text)[1:]
-            steps = [StepTrace(retrieved=ids, text=part) for ids, part in zip(found, parts, strict=True)]
+            steps = [trace_step(retrieved=ids, text=part) for ids, part in zip(found, parts, strict=True)]
             yield Output(question.id, found, answers=["999"], text="".join(parts), trace=steps)
 
 

@@ -200,13 +200,13 @@ def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, wor
 
     plain, opened = output("a <search>b <search>c"), output("<search>a <search>b")
     assert plain.retrieved == [[0], [1], [2]] and opened.retrieved == [[1], [2]]
-    assert [(step.retrieved, step.text) for step in opened.trace] == [([1], "a "), ([2], "b")]
+    assert [(step["retrieved"], step["text"]) for step in opened.trace] == [([1], "a "), ([2], "b")]
     assert (plain.text, opened.text) == ("a b c", "a b")
     once = output("<search>a <search>b", trace[:1])  # a memory that keeps what the prompt found
     assert (once.retrieved, once.text) == ([[0]], "a b")
     config.search_place = "behind"
     behind = output("[1] a\n[2]<search> b\n[3]<search> c\n")
-    assert [(*step.retrieved, step.text) for step in behind.trace] == [
+    assert [(*step["retrieved"], step["text"]) for step in behind.trace] == [
         (0, "[1] a\n"),
         (1, "[2] b\n"),
         (2, "[3] c\n"),

@@ -7,7 +7,6 @@ from collections import Counter
 import numpy as np
 import pytest
 from dynarule.bank import conclusion_of, premise_of
-from rwbench.retrievers import both_ends
 from rwbench.retrievers.both_ends import BothEnds, content
 
 RULES = (
@@ -87,9 +86,8 @@ def by_loops(rules, asked, count, width):
 
 
 @pytest.mark.parametrize(("seed", "width"), [(seed, 1 + seed % 5) for seed in range(8)])
-def test_scores_are_the_formula_where_rules_share_premises_and_say_a_word_twice(seed, width, monkeypatch):
-    """Many rules of few words, in an order of which equals know nothing, counted in more than one piece."""
-    monkeypatch.setattr(both_ends, "CHUNK", 7)
+def test_scores_are_the_formula_where_rules_share_premises_and_say_a_word_twice(seed, width):
+    """Many rules of few words, in an order of which equals know nothing."""
     draw = random.Random(seed)
     items = [f"{how} {what}" for how in ("wet", "red", "old") for what in ("fin", "toe", "bell", "horn")]
     often = draw.choices(items, k=5) * 3 + items

@@ -9,7 +9,7 @@ from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options, recipes
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.both_ends import BothEnds
-from rwbench.run.books import BookSource, OwnBook, book_folder, source_of
+from rwbench.run.books import BookSource, book_folder, source_of
 from rwbench.run.pools import pools_of
 from rwbench.run.runner import run_spec
 from rwbench.spec import BOOKS, VALIDATION_BOOKS, RunSpec
@@ -93,7 +93,7 @@ def own(tmp_path):
 
     def write(*rows):
         (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows or asked))
-        return OwnBook.open(folder)
+        return BookSource.open(folder)
 
     return write
 

@@ -104,17 +104,8 @@ class Backend(Component):
         """The prompt template that the model wants."""
         return answer_template()
 
-    @property
-    def context_length(self) -> int | None:
-        """Most tokens of prompt and answer together; None: not known before asking."""
-        return None
-
     def prepare(self) -> None:
         """Get ready before the first question; a ValueError if that is not possible."""
-
-    def count_tokens(self, prompt: Prompt) -> int | None:
-        """Return a prompt's length in tokens; None: not known before asking."""
-        return None
 
     def as_text(self, text: str) -> str:
         """Return a text for `Prompt.begun` that the model did not write: its control tokens are text."""

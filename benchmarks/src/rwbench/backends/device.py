@@ -8,7 +8,6 @@ from typing import Any
 
 DEVICE = "_RWBENCH_DEVICE"
 """Variable of the environment that says where models run; where nothing does, on the accelerator there is."""
-DTYPES = ("", "float32", "bfloat16", "float16")
 SMALL = 1 << 31
 """Bytes of weights up to which a model runs in float32 everywhere."""
 

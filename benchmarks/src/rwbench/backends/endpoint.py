@@ -20,6 +20,7 @@ from ruleworld_data.io import check_endpoint, trust_endpoint
 from ruleworld_data.prompts import Prompt, Template, answer_template, template_named
 
 from ..cache import cache_root
+from ..registry import NotNegative
 from ..spec import DATA_VERSION
 from . import Backend, Completion, Decoding, GoneError, check_template, component, cut
 
@@ -67,16 +68,12 @@ class Endpoint(Backend):
     model: str = ""
     url: str = ""
     prompt: str = ""
-    temperature: float = 0.0
-    price_in: Any = None
-    price_out: Any = None
+    temperature: NotNegative = 0.0
+    price_in: NotNegative | None = None
+    price_out: NotNegative | None = None
 
     def __post_init__(self) -> None:
         check_endpoint(self.url, self.model)
-        for name in ("temperature", "price_in", "price_out"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
-                raise ValueError(f"{name} must be a number of 0 or more, got {value!r}")
 
     @classmethod
     def of(cls, model: str, url: str, version: str = DATA_VERSION, **changes: Any) -> Endpoint:

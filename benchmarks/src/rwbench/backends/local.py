@@ -19,15 +19,15 @@ from dataclasses import field, replace
 from functools import lru_cache
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ruleworld_data.prompts import Prompt, Template, answer_template
-from ruleworld_data.spec import check_name
 
 from ..models import base_folder, fingerprint, model_template
+from ..registry import NotNegative, Positive
 from ..spec import DATA_VERSION
 from . import Backend, Completion, Decoding, Finish, component, cut
-from .device import DTYPES, chosen_device, placed, usual_dtype
+from .device import chosen_device, placed, usual_dtype
 from .kept import KeptStates, release_memory
 from .rows import NoRequest, Row, as_written, encoded, marked, parts_of
 
@@ -55,7 +55,7 @@ class Local(Backend):
     temperature : float
         0: greedy. Above, sampled, with the batch's prompts as the seed.
     dtype : str
-        In which numbers it runs, of `DTYPES`; empty: see `load_fresh`.
+        In which numbers it runs; empty: see `load_fresh`.
     """
 
     name = "local"
@@ -63,16 +63,9 @@ class Local(Backend):
     model: str = ""
     weights: str = ""
     prompt: str = ""
-    batch_size: int = 16
-    temperature: float = 0.0
-    dtype: str = field(default="", metadata={"later": True})
-
-    def __post_init__(self) -> None:
-        check_name("dtype", self.dtype, DTYPES)
-        if self.batch_size < 1 or self.temperature < 0:
-            raise ValueError(
-                f"batch_size must be 1 or more and temperature 0 or more, got {self.batch_size} and {self.temperature}"
-            )
+    batch_size: Positive = 16
+    temperature: NotNegative = 0.0
+    dtype: Literal["", "float32", "bfloat16", "float16"] = field(default="", metadata={"later": True})
 
     @classmethod
     def of(cls, model: str, version: str = DATA_VERSION, **changes: Any) -> Local:
@@ -95,11 +88,6 @@ class Local(Backend):
         """The model's own prompt template, else this package's."""
         return model_template(self.model, self.prompt)
 
-    @property
-    def context_length(self) -> int | None:
-        """Positions that the model was made for."""
-        return _positions(self.model)
-
     def missing(self) -> str | None:
         """What to install, if anything."""
         found = all(importlib.util.find_spec(package) for package in ("torch", "transformers"))
@@ -119,10 +107,6 @@ class Local(Backend):
                     f"model {self.model!r} has changed since the run was specified: {name} is {ours}, the run was "
                     f"made for {wanted}; put the old files back, or start a new run"
                 )
-
-    def count_tokens(self, prompt: Prompt) -> int:
-        """Return the prompt's length in tokens, chat template included."""
-        return len(self._encode(prompt).ids)
 
     def as_text(self, text: str) -> str:
         """Return a text with marks at the control tokens that it spells."""
@@ -153,7 +137,7 @@ class Local(Backend):
     def _complete(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         start = time.perf_counter()
         encodings = [self._encode(prompt) for prompt in prompts]
-        most = self.context_length
+        most = _positions(self.model)
         fits = [most is None or len(row.ids) + decoding.max_new_tokens <= most for row in encodings]
         rows = [row for row, fit in zip(encodings, fits, strict=True) if fit]
         written = iter([done for part in parts_of(rows) for done in self._answers(part, decoding)])

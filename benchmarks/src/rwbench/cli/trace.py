@@ -36,13 +36,13 @@ def trace(
     Example: rwbench trace runs --subtask multi_hop_3
     """
     with user_errors():
-        from ..run.books import OwnBook, source_of
+        from ..run.books import BookSource, source_of
 
         results = existing_results(folder, f"make runs first: rwbench run arena --out {folder}")
         run = _find_run(results, folder, method, size, form)
         sample = _find_sample(run, folder, subtask, question)
         spec = run["spec"]
-        source = source_of(RunSpec.from_dict(spec)) if data is None else OwnBook.open(data)
+        source = source_of(RunSpec.from_dict(spec)) if data is None else BookSource.open(data)
         questions = {q.id: q.text for q in source.questions(sample["subtask"], spec["split"])}
         steps = _steps(sample, source.rules(spec["split"]), form, top)
     lines = [f"{run['method']['label']}, {spec['pool_size']:,} rules, {form.upper()}, split {spec['split']}"]

@@ -14,14 +14,12 @@ from typing import Any, ClassVar
 
 from ruleworld_data.spec import check_name
 
-from ..backends import Backend
 from ..registry import Component, Registry, component
-from ..retrievers import Retriever
 from ..run.data import Question
 from ..run.pools import Pool
-from ..score.samples import OUTCOMES
+from ..score.samples import OUTCOMES, TraceStep
 
-__all__ = ["Batch", "Method", "Output", "Preview", "StepTrace", "Work", "batches", "component"]
+__all__ = ["Batch", "Method", "Output", "Work", "batches", "component", "trace_step"]
 
 Work = tuple[Pool, Sequence[Question]]
 """A pool, and those of its questions that are to be answered."""
@@ -30,26 +28,9 @@ Batch = Sequence[tuple[Pool, Question]]
 """Questions that are answered together, each with the pool of rules that it may use."""
 
 
-@dataclass(frozen=True)
-class Preview:
-    """What a method would ask about a question: its first prompt, the prompt's tokens, calls per question at most."""
-
-    prompt: str | None = None
-    tokens: int | None = None
-    calls: int = 0
-
-
-@dataclass(frozen=True)
-class StepTrace:
-    """One step of a method, for the sample's trace: what was searched, found and written."""
-
-    query: str | None = None
-    retrieved: Sequence[int] = ()
-    text: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return {"query": self.query, "retrieved": [int(rule) for rule in self.retrieved], "text": self.text}
+def trace_step(query: str | None = None, retrieved: Sequence[int] = (), text: str | None = None) -> TraceStep:
+    """Return one step of a method, for the sample's trace: what was searched, found and written."""
+    return {"query": query, "retrieved": list(retrieved), "text": text}
 
 
 @dataclass(frozen=True)
@@ -70,7 +51,7 @@ class Output:
         Costs worth logging; the names are in `rwbench.score.samples`.
     outcome : str
         How it ended, one of `rwbench.score.samples.OUTCOMES`.
-    trace : sequence of StepTrace
+    trace : sequence of TraceStep
         What was searched and written on the way, for a method that does so more than once.
     measures : mapping
         What an analysis measured, name -> numbers; the names are in `rwbench.score.samples`.
@@ -84,7 +65,7 @@ class Output:
     text: str | None = None
     usage: Mapping[str, Any] = field(default_factory=dict)
     outcome: str = "ok"
-    trace: Sequence[StepTrace] = ()
+    trace: Sequence[TraceStep] = ()
     measures: Mapping[str, Any] = field(default_factory=dict)
     error: str | None = None
 
@@ -95,8 +76,8 @@ class Output:
 class Method(Component):
     """Base of all methods. A subclass sets ``name`` and implements `answer`.
 
-    Fields called ``model`` (a `Backend`) and ``retriever`` (a `Retriever`) are built from a spec's dicts, say what is
-    missing here; the model is made ready before the first question.
+    Fields called ``model`` (a `Backend`) and ``retriever`` (a `Retriever`) say what is missing here; the model is made
+    ready before the first question.
 
     Attributes
     ----------
@@ -107,19 +88,6 @@ class Method(Component):
 
     registry = Registry["type[Method]"]("method", __name__)
     stepwise: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        for name, family in (("model", Backend), ("retriever", Retriever)):
-            value = getattr(self, name, None)
-            if isinstance(value, dict):
-                value = family.from_dict(value)
-                object.__setattr__(self, name, value)
-            if hasattr(self, name) and not isinstance(value, family):
-                raise ValueError(
-                    f"method {self.name!r} needs a model, got {value!r}; type --model NAME, such as --model tiny"
-                    if name == "model"
-                    else f"retriever must be a Retriever such as BM25(), got {value!r}"
-                )
 
     @property
     def batch_size(self) -> int | None:
@@ -141,9 +109,14 @@ class Method(Component):
         if model := getattr(self, "model", None):
             model.prepare()
 
-    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
-        """Return what would be asked, for a dry run; a method without a language model asks nothing."""
-        return Preview()
+    @property
+    def calls(self) -> int:
+        """How often a language model is asked about a question, at most."""
+        return 0
+
+    def first_prompt(self, pool: Pool, question: Question, top_k: int) -> str | None:
+        """Return the prompt that would be sent first, for a dry run; None: none, or not known before asking."""
+        return None
 
     def run(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
         """Yield one output per question that is left, over all pools of the run, in order."""

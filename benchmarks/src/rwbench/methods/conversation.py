@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,11 +17,11 @@ from typing import Any
 from ruleworld_data.prompts import Prompt, Template
 from ruleworld_data.scoring import parse_boxed, split_answers
 
-from ..backends import Completion, Decoding, GoneError
+from ..backends import Backend, Completion, Decoding, GoneError
 from ..retrievers.random import Random
 from ..run.data import Question
 from ..run.pools import Pool
-from . import Batch, Method, Output, Preview
+from . import Batch, Method, Output
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class UsageCounter:
     cached_calls: int = 0
     cost_usd: float | None = None
     retrievals: int = 0
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # by stage
 
     def count(self, done: Completion) -> None:
         """Add one call; a prompt that was not sent is no call."""
@@ -56,9 +57,9 @@ class UsageCounter:
         self.calls += 1
         self.completion_tokens += done.completion_tokens
         self.cached_calls += done.cached
-        self.seconds["generate"] = self.seconds.get("generate", 0.0) + done.seconds
+        self.seconds["generate"] += done.seconds
         if done.cost_usd is not None:
-            self.cost_usd = (self.cost_usd or 0.0) + done.cost_usd
+            self.cost_usd = round((self.cost_usd or 0.0) + done.cost_usd, 8)
 
     @contextmanager
     def retrieving(self) -> Iterator[None]:
@@ -66,14 +67,11 @@ class UsageCounter:
         start = time.perf_counter()
         yield
         self.retrievals += 1
-        self.seconds["retrieve"] = self.seconds.get("retrieve", 0.0) + time.perf_counter() - start
+        self.seconds["retrieve"] += time.perf_counter() - start
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers under the names of `rwbench.score.samples`."""
-        names = ("calls", "prompt_tokens", "completion_tokens", "cached_calls", "retrievals")
-        values: dict[str, Any] = {name: getattr(self, name) for name in names}
-        if self.cost_usd is not None:
-            values["cost_usd"] = round(self.cost_usd, 8)
+        values = {name: value for name, value in vars(self).items() if value is not None}
         return values | {"seconds": {stage: round(spent, 6) for stage, spent in self.seconds.items()}}
 
 
@@ -84,17 +82,16 @@ class ModelMethod(Method):
     Parameters
     ----------
     model : Backend
-        A plain dict from a spec is built into one.
     max_new_tokens : int
         Longest final answer.
     """
 
-    model: Any = None
+    model: Backend
     max_new_tokens: int = 512
 
     @property
     def calls(self) -> int:
-        """Most calls per question."""
+        """One: a method that asks again says how often."""
         return 1
 
     @property
@@ -114,14 +111,12 @@ class ModelMethod(Method):
             f"method {self.name!r} must implement converse(pool, question, top_k, usage)"
         )
 
-    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
-        """Return the first prompt and its length, without asking; random rules stand for those of a search."""
+    def first_prompt(self, pool: Pool, question: Question, top_k: int) -> str | None:
+        """Return it without asking; random rules stand for those of a search."""
         stand_in: dict[str, Any] = {"retriever": Random()} if hasattr(self, "retriever") else {}
         method = replace(self, **stand_in)
         first = next(method.converse(pool, question, top_k, UsageCounter()), None)
-        if first is None:
-            return Preview()
-        return Preview(first.prompt.text, self.model.count_tokens(first.prompt), self.calls)
+        return None if first is None else first.prompt.text
 
     def answer(self, batch: Batch, top_k: int) -> list[Output]:
         """Return the outputs of a batch."""

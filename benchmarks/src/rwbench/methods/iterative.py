@@ -6,18 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 from ruleworld_data.prompts import Prompt, Template, answer_template, parse_template
-from ruleworld_data.spec import VERSIONS, check_name
+from ruleworld_data.spec import VERSIONS
 
 from ..backends import check_template
+from ..registry import Positive
 from ..retrievers import Hits, pool_index, rank
 from ..retrievers.fuse import fuse
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import StepTrace
+from ..score.samples import TraceStep
+from . import trace_step
 from .conversation import Conversation, UsageCounter
 from .rag import RAG
 
@@ -51,7 +53,7 @@ class Search:
     top_k: int
     usage: UsageCounter
     rounds: list[Hits] = field(default_factory=list)
-    trace: list[StepTrace] = field(default_factory=list)
+    trace: list[TraceStep] = field(default_factory=list)
 
     def find(self, query: str) -> Hits:
         """Search the pool and remember what came; a retriever that plans gets the question as well."""
@@ -59,13 +61,13 @@ class Search:
             query = f"{self.question.text}\n{query}"
         with self.usage.retrieving():
             hits = pool_index(self.method.retriever, self.pool).search([query], self.top_k)[0]
-        self.trace.append(StepTrace(query=query, retrieved=hits.ids.tolist()))
+        self.trace.append(trace_step(query=query, retrieved=hits.ids.tolist()))
         self.rounds.append(self.method.above_share(hits))
         return self.rounds[-1]
 
     def log(self, text: str) -> None:
         """Add what the model wrote to the trace."""
-        self.trace.append(StepTrace(text=text))
+        self.trace.append(trace_step(text=text))
 
     def merged(self) -> Ids:
         """Return the aggregated list so far, at most ``top_k`` rules."""
@@ -128,17 +130,15 @@ class Iterative(RAG):
 
     section: ClassVar[str] = ""
 
-    rounds: int = 4
-    aggregation: str = "rrf_rounds"
+    rounds: Positive = 4
+    aggregation: Literal["rrf_rounds", "in_turn"] = "rrf_rounds"
     step_tokens: int = 100
     prompt: str = ""
-    in_prompt: int | None = field(default=None, metadata={"later": True})
+    in_prompt: Positive | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         if not self.prompt:
             object.__setattr__(self, "prompt", self.template.id)
-        check_name("aggregation", self.aggregation, AGGREGATIONS)
 
     @property
     def search_label(self) -> str:

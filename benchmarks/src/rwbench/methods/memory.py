@@ -12,11 +12,10 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from ruleworld_data.spec import check_name
 from ruleworld_data.world import mix
 
 from ..backends import Completion
@@ -24,7 +23,7 @@ from ..backends.local import Local
 from ..models import adapter_folder, fingerprint
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import Batch, Method, Output, Preview, StepTrace, component
+from . import Batch, Method, Output, component, trace_step
 from .conversation import UsageCounter, read_answer
 
 if TYPE_CHECKING:
@@ -43,11 +42,12 @@ class Memory(Method):
     """Base of the methods here and of DynaRule+. A subclass sets ``name`` and ``title``.
 
     The adapter's folder is called like the method, unless ``adapter_name`` says otherwise, and its variant.
+    Fields named in ``replaces`` are settings of the adapter that a run may replace.
 
     Parameters
     ----------
     model : Local
-        The base model; a plain dict from a spec is built into one.
+        The base model.
     adapter : str
         Fingerprint of the adapter folder, from `of`; empty if the model has no adapter of this method.
     max_new_tokens : int
@@ -69,24 +69,16 @@ class Memory(Method):
 
     title: ClassVar[str] = ""
     adapter_name: ClassVar[str] = ""
+    replaces: ClassVar[tuple[str, ...]] = ()
 
-    model: Any = None
+    model: Local
     adapter: str = ""
     max_new_tokens: int = 512
-    rules: str = "pool"
-    correct_layer: Any = None
-    trace_layer: Any = None
+    rules: Literal["pool", "without_gold", "gold"] = "pool"
+    correct_layer: int | None = None
+    trace_layer: int | None = None
     variant: str = field(default="", metadata={"later": True})
-    kept: Any = field(default=None, metadata={"later": True})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.model, Local):
-            raise ValueError(
-                f"{self.name} puts rules inside the model, so it needs a model folder, got {self.model!r}; type "
-                "--model FOLDER without --endpoint"
-            )
-        check_name("rules", self.rules, RULES)
+    kept: int | None = field(default=None, metadata={"later": True})
 
     @classmethod
     def of(cls, model: Local, representation: str, **changes: Any) -> Any:
@@ -113,7 +105,8 @@ class Memory(Method):
     @property
     def changes(self) -> dict[str, Any]:
         """Settings of the rule memory that replace the adapter's own."""
-        return {} if self.kept is None else {"top_k": self.kept}
+        settings = {"top_k": self.kept} | {name: getattr(self, name) for name in self.replaces}
+        return {name: value for name, value in settings.items() if value is not None}
 
     def missing(self) -> str | None:
         """What to install or to train, if anything."""
@@ -128,9 +121,10 @@ class Memory(Method):
         self.model.check()
         self.reader(pools[0].representation)
 
-    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
-        """Return the question, which is the whole prompt: rules are no tokens."""
-        return Preview(question.text, None, 1)
+    @property
+    def calls(self) -> int:
+        """One."""
+        return 1
 
     @property
     def batch_size(self) -> int:
@@ -211,7 +205,8 @@ class Memory(Method):
     ) -> Output:
         ended = len(answer.token_ids) < self.max_new_tokens
         steps = [step for step in answer.trace if step.layer == layer]
-        usage = UsageCounter(retrievals=len(steps), seconds={"retrieve": share["retrieve"]})
+        usage = UsageCounter(retrievals=len(steps))
+        usage.seconds["retrieve"] = share["retrieve"]
         prompt = len(reader.question_tokens(question.text))
         usage.count(Completion("", "stop", prompt, len(answer.token_ids), share["generate"]))
         search = reader.search_text
@@ -222,7 +217,7 @@ class Memory(Method):
             steps, parts = steps[1:] or steps, parts[1:]
         retrieved = [[int(rule) for rule in step.ids[:top_k]] for step in steps]
         trace = [
-            StepTrace(retrieved=ids, text=part)
+            trace_step(retrieved=ids, text=part)
             for ids, part in zip(retrieved, [*parts, *[None] * len(retrieved)], strict=False)
         ]
         done = Completion("".join(parts), "stop" if ended else "length")
@@ -281,19 +276,15 @@ class KBLaM(Memory):
 
     name = "kblam"
     title = "KBLaM"
+    replaces = ("length_shift",)
 
-    length_shift: Any = None
+    length_shift: int | float | None = None
 
     @property
     def label(self) -> str:
         """Name in reports."""
         shift = "" if self.length_shift is None else f", length shift {self.length_shift:g}"
         return super().label + shift
-
-    @property
-    def changes(self) -> dict[str, Any]:
-        """The length shift, where it is given."""
-        return {} if self.length_shift is None else {"length_shift": float(self.length_shift)}
 
     @classmethod
     def of(cls, model: Local, representation: str, **changes: Any) -> KBLaM:

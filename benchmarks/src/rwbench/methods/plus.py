@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import field, replace
-from typing import Any
 
 import numpy as np
 
 from ..backends import Decoding
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import Batch, Output, Preview, StepTrace, component
+from . import Batch, Output, component, trace_step
 from .conversation import Call, Conversation, UsageCounter, converse_all, final_answer
 from .ircot import ANSWER
 from .memory import Memory
-
-SETTINGS = ("lookahead", "score_weight", "score_limit", "word_weight", "word_stemmer")
-"""Settings of an adapter that a run may replace."""
 
 
 @component
@@ -44,12 +40,13 @@ class DynaRulePlus(Memory):
     name = "dynarule-plus"
     title = "DynaRule+"
     stepwise = True
+    replaces = ("lookahead", "score_weight", "score_limit", "word_weight", "word_stemmer")
 
-    lookahead: Any = None
-    score_weight: Any = None
-    score_limit: Any = field(default=None, metadata={"later": True})
-    word_weight: Any = field(default=None, metadata={"later": True})
-    word_stemmer: Any = field(default=None, metadata={"later": True})
+    lookahead: int | None = None
+    score_weight: int | float | None = None
+    score_limit: int | float | None = field(default=None, metadata={"later": True})
+    word_weight: int | float | None = field(default=None, metadata={"later": True})
+    word_stemmer: str | None = field(default=None, metadata={"later": True})
 
     @property
     def label(self) -> str:
@@ -60,12 +57,6 @@ class DynaRulePlus(Memory):
         words = {None: "", 0: ", no words"}.get(self.word_weight, f", words x {self.word_weight}")
         stems = {None: "", "": ", words as written"}.get(self.word_stemmer, f", {self.word_stemmer} stems")
         return super().label + levels + weight + words + stems
-
-    @property
-    def changes(self) -> dict[str, Any]:
-        """Backward levels, weight and limit of scores, weight and stems of words, where they are given."""
-        given = {name: getattr(self, name) for name in SETTINGS}
-        return super().changes | {name: value for name, value in given.items() if value is not None}
 
 
 @component
@@ -105,9 +96,10 @@ class Planned(DynaRulePlus):
         """Return the answers of a batch."""
         return converse_all(self.model, self.converse, batch, top_k)
 
-    def preview(self, pool: Pool, question: Question, top_k: int) -> Preview:
-        """Return how often the model is asked; what its first prompt holds only the model's own search says."""
-        return Preview(calls=self.rounds + 1)
+    @property
+    def calls(self) -> int:
+        """A line each step, and the answer."""
+        return self.rounds + 1
 
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search and write in turns."""
@@ -121,7 +113,7 @@ class Planned(DynaRulePlus):
             prompt = template.render("answer", form, question.asked, pool.rules.texts(read, form))
             line = yield Call(replace(prompt, begun=written), Decoding(self.step_tokens, ("\n",)))
             text = template.clean(line.text).strip()
-            trace.append(StepTrace(retrieved=retrieved[-1], text=text))
+            trace.append(trace_step(retrieved=retrieved[-1], text=text))
             if not text or line.finish == "context" or ANSWER.search(text):
                 break
             written += (line.marked or line.text) + "\n"

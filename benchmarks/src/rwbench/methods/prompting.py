@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
-from ruleworld_data.spec import check_name
 
 from ..run.data import Question
 from ..run.pools import Pool
@@ -27,11 +28,7 @@ class Prompting(ModelMethod):
 
     name = "prompting"
 
-    rules: str = "pool"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_name("rules", self.rules, LABELS)
+    rules: Literal["pool", "gold", "none"] = "pool"
 
     @property
     def key(self) -> str:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, ClassVar
 
-from ..retrievers import Hits, pool_index
+from ..registry import Positive, Share
+from ..retrievers import Hits, Retriever, pool_index
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import StepTrace, component
+from ..score.samples import TraceStep
+from . import component
 from .conversation import Conversation, ModelMethod, UsageCounter, final_answer
 
 
@@ -31,16 +33,9 @@ class RAG(ModelMethod):
     name = "rag"
     title: ClassVar[str] = "RAG"
 
-    retriever: Any = None
-    in_prompt: int | None = None
-    score_share: float = field(default=0.0, metadata={"later": True})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.in_prompt is not None and self.in_prompt < 1:
-            raise ValueError(f"in_prompt must be 1 or more, got {self.in_prompt}")
-        if not 0 <= self.score_share <= 1:
-            raise ValueError(f"score_share must be from 0 to 1, got {self.score_share}")
+    retriever: Retriever = field(kw_only=True)
+    in_prompt: Positive | None = None
+    score_share: Share = field(default=0.0, metadata={"later": True})
 
     @property
     def key(self) -> str:
@@ -83,7 +78,7 @@ class RAG(ModelMethod):
         pool: Pool,
         question: Question,
         ids: Ids,
-        trace: Sequence[StepTrace] = (),
+        trace: Sequence[TraceStep] = (),
         shown: Ids | None = None,
         **usage: Any,
     ) -> Conversation:

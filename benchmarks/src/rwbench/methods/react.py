@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import field, replace
+from typing import Literal
 
 from ruleworld_data.scoring import parse_boxed, split_answers
-from ruleworld_data.spec import check_name
 
 from ..backends import Completion, Decoding
 from ..retrievers.both_ends import content
@@ -26,7 +26,6 @@ from .conversation import Call, Conversation, UsageCounter
 from .iterative import Iterative, Search
 
 ACTION = re.compile(r"^(search|finish)\[(.*)\]$", re.IGNORECASE | re.DOTALL)
-FINALS = ("reader", "agent")
 
 Course = Generator[Call, Completion, tuple[list[str] | None, str | None, int]]
 """Searches and returns the agent's answers, if it finished, the text that they stand in, and its bad actions."""
@@ -51,12 +50,8 @@ class ReAct(Iterative):
     title = "ReAct"
     section = "act"
 
-    final: str = "reader"
+    final: Literal["reader", "agent"] = "reader"
     reworded: bool = field(default=False, metadata={"later": True})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_name("final", self.final, FINALS)
 
     @property
     def search_label(self) -> str:

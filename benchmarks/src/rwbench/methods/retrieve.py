@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from ..retrievers import pool_index
+from ..retrievers import Retriever, pool_index
 from . import Batch, Method, Output, component
 
 
@@ -16,12 +15,12 @@ class Retrieve(Method):
     Parameters
     ----------
     retriever : Retriever
-        What ranks the rules; a plain dict from a spec is built into one.
+        What ranks the rules.
     """
 
     name = "retrieve"
 
-    retriever: Any = None
+    retriever: Retriever
 
     @property
     def key(self) -> str:

@@ -14,7 +14,7 @@ from ..methods.retrieve import Retrieve
 from ..methods.stepwise import Stepwise
 from ..retrievers.bm25 import BM25
 from ..retrievers.both_ends import BothEnds
-from ..run.books import BOOK_SPLIT, BookSource, OwnBook
+from ..run.books import BOOK_SPLIT, BookSource
 from ..spec import VALIDATION_BOOKS, RunSpec
 from . import Cell, Options, Rows, recipe, runs
 from .arena import IN_PROMPT, SCORE_SHARE, retrievers
@@ -46,10 +46,10 @@ def validation_rulebooks(options: Options) -> list[RunSpec]:
     return _on(options, rows)
 
 
-@recipe("book", source=OwnBook.open)
+@recipe("book", source=BookSource.open)
 def own_book(options: Options) -> list[RunSpec]:
     """A rule book of your own, a folder with rules and questions.jsonl: rwbench run book FOLDER; NL."""
-    names_rules = isinstance(options.source, OwnBook) and options.source.names_rules
+    names_rules = isinstance(options.source, BookSource) and options.source.names_rules
 
     def rows(cell: Cell) -> list[Method]:
         searches = retrievers(cell)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from ruleworld_data.environments import lucene_bm25
 
+from ..registry import NotNegative, Share
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
-from .tokenize import tokenizer
+from .tokenize import TOKENIZERS
 
 LABELS = {"naive": "BM25 (naive tokens)", "aware": "BM25"}
 
@@ -31,14 +33,9 @@ class BM25(Retriever):
 
     name = "bm25"
 
-    tokenizer: str = "aware"
-    k1: float = 1.5
-    b: float = 0.75
-
-    def __post_init__(self) -> None:
-        tokenizer(self.tokenizer)
-        if self.k1 < 0 or not 0 <= self.b <= 1:
-            raise ValueError(f"BM25 needs k1 >= 0 and 0 <= b <= 1, got k1={self.k1}, b={self.b}")
+    tokenizer: Literal["naive", "aware"] = "aware"
+    k1: NotNegative = 1.5
+    b: Share = 0.75
 
     @property
     def key(self) -> str:
@@ -53,7 +50,7 @@ class BM25(Retriever):
 
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Index the pool with bm25s."""
-        split = tokenizer(self.tokenizer)
+        split = TOKENIZERS[self.tokenizer]
         engine = lucene_bm25([list(split(text)) for text in texts], k1=self.k1, b=self.b, dtype="float64")
         size = len(texts)
 

@@ -10,19 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 from ruleworld_data.environments import import_bm25s
 
+from ..registry import NotNegative, Positive
 from ..run.data import Ids
 from . import Index, Parts, Retriever, Scorer, Scores, component
 from .tokenize import identifier_aware
 
 Places = NDArray[np.int64]
-CHUNK = 1 << 16
-"""Rules whose terms are compared at once."""
 
 
 @component
@@ -52,19 +52,11 @@ class BothEnds(Retriever):
     name = "both-ends"
     plans: ClassVar[bool] = True
 
-    levels: int = 4
-    width: int = 64
-    sharpness: float = 2.0
-    power: float = 2.0
-    floor: float = 0.1
-
-    def __post_init__(self) -> None:
-        if self.levels < 1 or self.width < 1 or self.sharpness <= 0 or self.power < 0 or self.floor < 0:
-            raise ValueError(
-                "a search from both ends needs levels >= 1, width >= 1, sharpness > 0, power >= 0 and floor >= 0, got "
-                f"levels={self.levels}, width={self.width}, sharpness={self.sharpness}, power={self.power} and "
-                f"floor={self.floor}"
-            )
+    levels: Positive = 4
+    width: Positive = 64
+    sharpness: Annotated[float, Field(gt=0)] = 2.0
+    power: NotNegative = 2.0
+    floor: NotNegative = 0.1
 
     @property
     def label(self) -> str:
@@ -83,7 +75,8 @@ class BothEnds(Retriever):
         said = [(parts or {}).get(text) or (premise_of(text), conclusion_of(text)) for text in texts]
         before, after = (_Side([both[side] for both in said], place) for side in (0, 1))
         before.terms.resize((before.terms.shape[0], len(place)))
-        counts = before.counts + after.counts - _in_both(before, after)
+        in_both = before.terms[before.of].multiply(after.terms[after.of]).sum(0)
+        counts = before.counts + after.counts - in_both
         weights = np.log(1 + (len(texts) - counts + 0.5) / (counts + 0.5)) ** self.power
         before.weigh(weights)
         after.weigh(weights)
@@ -170,15 +163,6 @@ class _Side:
         least = level[order[min(enough, len(order) - 1)]]
         rules = np.flatnonzero(((level >= least) & (level > 0))[self.of])
         return rules[np.argsort(-level[self.of[rules]], kind="stable")[:count]]
-
-
-def _in_both(before: _Side, after: _Side) -> Scores:
-    """Return in how many rules each term stands in the premise and in the conclusion."""
-    both = np.zeros(before.terms.shape[1])
-    for start in range(0, len(before.of), CHUNK):
-        part = slice(start, start + CHUNK)
-        both += before.terms[before.of[part]].multiply(after.terms[after.of[part]]).sum(0)
-    return both
 
 
 def _matrix(rows: Sequence[Sequence[int]], width: int) -> Any:

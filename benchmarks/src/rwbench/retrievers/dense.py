@@ -6,9 +6,10 @@ import importlib.util
 import os
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from ..cache import cache_root
 from ..run.data import Ids
@@ -37,12 +38,8 @@ class Dense(Retriever):
 
     name = "dense"
 
-    encoder: str = "minilm"
+    encoder: Annotated[str, Field(min_length=1)] = "minilm"
     verbalise_fol: bool = True
-
-    def __post_init__(self) -> None:
-        if not self.encoder:
-            raise ValueError("encoder must be 'minilm', a folder, or a name that sentence-transformers loads")
 
     @property
     def label(self) -> str:

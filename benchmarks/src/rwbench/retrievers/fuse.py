@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
+from ..registry import Positive
 from ..run.data import Ids
 from . import Hits, Retriever, Scorer, Scores, component, rank
 
@@ -20,7 +22,7 @@ class RRF(Retriever):
     Parameters
     ----------
     parts : tuple of Retriever
-        What to fuse; plain dicts from a spec are built into retrievers.
+        What to fuse.
     k : int
         Fusion constant.
     depth : int
@@ -29,18 +31,9 @@ class RRF(Retriever):
 
     name = "rrf"
 
-    parts: tuple[Any, ...] = ()
-    k: int = 60
-    depth: int = 100
-
-    def __post_init__(self) -> None:
-        built = tuple(Retriever.from_dict(part) if isinstance(part, dict) else part for part in self.parts)
-        object.__setattr__(self, "parts", built)
-        if len(built) < 2 or self.k < 0 or self.depth < 1:
-            raise ValueError(
-                f"RRF needs at least two parts, k >= 0 and depth >= 1, got {len(built)} parts, k={self.k}, "
-                f"depth={self.depth}"
-            )
+    parts: Annotated[tuple[Retriever, ...], Field(strict=False, min_length=2)]
+    k: Annotated[int, Field(ge=0)] = 60
+    depth: Positive = 100
 
     @property
     def label(self) -> str:

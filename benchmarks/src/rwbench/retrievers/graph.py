@@ -11,9 +11,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
+from pydantic import Field
 
+from ..registry import NotNegative
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
 from .tokenize import identifier_aware
@@ -36,15 +39,8 @@ class Graph(Retriever):
 
     name = "graph"
 
-    damping: float = 0.85
-    sharpness: float = 2.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.damping < 1 or self.sharpness < 0:
-            raise ValueError(
-                "graph retrieval needs 0 <= damping < 1 and sharpness >= 0, got "
-                f"damping={self.damping} and sharpness={self.sharpness}"
-            )
+    damping: Annotated[float, Field(ge=0, lt=1)] = 0.85
+    sharpness: NotNegative = 2.0
 
     @property
     def label(self) -> str:

@@ -10,12 +10,8 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 
-from ruleworld_data.spec import check_name
-
 WORD = re.compile(r"[^\W\d_]+|\d+")
 """A run of letters or a run of digits: underscores and brackets separate, and ``x2`` is two terms."""
-
-Tokenizer = Callable[[str], tuple[str, ...]]
 
 
 @lru_cache(maxsize=300_000)
@@ -33,12 +29,7 @@ def identifier_aware(text: str) -> tuple[str, ...]:
     return tuple(_stemmer()(WORD.findall(text.lower())))
 
 
-TOKENIZERS: dict[str, Tokenizer] = {"naive": naive, "aware": identifier_aware}
-
-
-def tokenizer(name: str) -> Tokenizer:
-    """Return the tokenizer called ``name``: ``"naive"`` or ``"aware"``."""
-    return TOKENIZERS[check_name("tokenizer", name, TOKENIZERS)]
+TOKENIZERS: dict[str, Callable[[str], tuple[str, ...]]] = {"naive": naive, "aware": identifier_aware}
 
 
 @lru_cache(maxsize=1)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ruleworld_data.spec import UNKNOWN, data_version
 
@@ -30,16 +29,30 @@ HASH_DIGITS = 12
 
 @dataclass(frozen=True)
 class BookSource(DataSource):
-    """Shipped rule books; ids of rules go on from book to book.
+    """Shipped rule books, or in ``folder`` one of a user's own; ids of rules go on from book to book.
 
     Attributes
     ----------
     books : tuple of str
-        `rwbench.spec.BOOKS`, by which no setting is chosen, or `rwbench.spec.VALIDATION_BOOKS`.
+        `rwbench.spec.BOOKS`, by which no setting is chosen, `rwbench.spec.VALIDATION_BOOKS`, or the one name of a
+        user's own.
     """
 
     books: tuple[str, ...] = BOOKS
-    _digits: ClassVar[int] = 2  # of a question's number in its id
+
+    @classmethod
+    def open(cls, folder: Path) -> BookSource:
+        """Read a user's own book; a ValueError or FileNotFoundError says what is missing in its folder."""
+        if not (folder / QUESTIONS_FILE).is_file():
+            raise FileNotFoundError(
+                f"no {QUESTIONS_FILE} in {folder}: a question and its answers a line; for drafts to correct type: "
+                f"dynarule book questions {folder}"
+            )
+        name = re.sub(r"\W+", "_", folder.resolve().name).strip("_").lower() or "book"
+        rows = cls(folder=folder, books=(name,))._questions(name)
+        # what may be refused is scored by what is refused, too
+        unknown = any(row["answers"] == [UNKNOWN] for row in rows)
+        return cls(folder=folder, books=(f"unknown_{name}" if unknown else name,))
 
     @property
     def data(self) -> str:
@@ -48,7 +61,7 @@ class BookSource(DataSource):
         for book in self.books:
             for path in self._files(book):
                 digest.update(path.read_bytes())
-        return self._prefix + digest.hexdigest()[:HASH_DIGITS]
+        return (OWN_BOOK if self.folder else BOOKS_DATA) + digest.hexdigest()[:HASH_DIGITS]
 
     @property
     def subtasks(self) -> tuple[str, ...]:
@@ -58,7 +71,13 @@ class BookSource(DataSource):
     @property
     def pool_size(self) -> int:
         """Rules of a book; all have as many."""
-        return len(self._rules(self.books[0]))
+        return len(self._rules(self.books[0]).ids)
+
+    @property
+    def names_rules(self) -> bool:
+        """Whether every question that has an answer says which rules it needs."""
+        rows = [row for book in self.books for row in self._questions(book)]
+        return all(row["steps"] for row in rows if row["answers"] != [UNKNOWN])
 
     def _table(self, config: str, split: str) -> pa.Table:
         """Return the rules of all books (``world_id`` says of which), or the questions of one."""
@@ -66,36 +85,41 @@ class BookSource(DataSource):
 
         if config != "rules":
             return pa.Table.from_pylist(self._questions(config))
-        rows = [(book, *rule) for book in self.books for rule in self._rules(book)]
-        names = {"type": "rule", "fol": ""}  # there is no logic of these rules
-        return pa.Table.from_pylist(
-            [
-                {"id": number, "world_id": book, **names}
-                | {"nl": text, OWN_PREMISE: premise, "conclusion_nl": conclusion}
-                for number, (book, _, text, premise, conclusion) in enumerate(rows)
-            ]
-        )
-
-    @property
-    def _prefix(self) -> str:
-        return BOOKS_DATA
+        rows: list[dict[str, Any]] = []
+        for book in self.books:
+            rules = self._rules(book)
+            premises = rules.premises or [None] * len(rules.ids)
+            for text, premise, conclusion in zip(rules.texts, premises, rules.conclusions, strict=True):
+                row = {
+                    "id": len(rows),
+                    "world_id": book,
+                    "type": "rule",
+                    "nl": text,
+                    "conclusion_nl": conclusion,
+                }
+                rows.append(row | {OWN_PREMISE: premise or "", "fol": ""})  # there is no logic of these rules
+        return pa.Table.from_pylist(rows)
 
     def _files(self, book: str) -> tuple[Path, Path]:
         """Return the files of a book's rules and questions."""
-        return book_folder(book) / RULES_FILE, book_folder(book) / QUESTIONS_FILE
+        folder = self.folder or book_folder(book)
+        table = folder / "rules.csv"
+        return table if table.is_file() else folder / RULES_FILE, folder / QUESTIONS_FILE
 
-    def _rules(self, book: str) -> list[tuple[str, str, str, str]]:
-        """Return id, text, premise (empty: found in the text) and conclusion of each rule."""
-        from dynarule.bank import conclusion_of
+    def _rules(self, book: str) -> Any:
+        from dynarule.bank import read_rules
 
-        return [(str(place), text, "", conclusion_of(text)) for place, text in enumerate(book_rules(book))]
+        return read_rules(self._files(book)[0])
 
     def _questions(self, book: str) -> list[dict[str, Any]]:
         from dynarule.books import read_questions
 
         rules_file, questions_file = self._files(book)
-        first = self.books.index(book) * self.pool_size
-        number_of = {name: number for number, (name, *_) in enumerate(self._rules(book), first)}
+        names = self._rules(book).ids
+        first = self.books.index(book) * len(names)
+        # Questions of the shipped books count their rules from 0, a user's ids are those of `read_rules`.
+        number_of = {name if self.folder else str(at): first + at for at, name in enumerate(names)}
+        digits = 3 if self.folder else 2
         made = []
         for number, row in enumerate(read_questions(questions_file), 1):
             steps = []
@@ -109,54 +133,9 @@ class BookSource(DataSource):
                 steps.append(
                     {"rule_ids": [number_of[name] for name in ids], "nl": step.get("text", ""), "fol": ""}
                 )
-            names = {"id": f"{book}-{number:0{self._digits}}", "subtask": book, "world_id": book, "fold": 0}
-            made.append(row | names | {"steps": steps})
+            about = {"id": f"{book}-{number:0{digits}}", "subtask": book, "world_id": book, "fold": 0}
+            made.append(row | about | {"steps": steps})
         return made
-
-
-@dataclass(frozen=True)
-class OwnBook(BookSource):
-    """The rule book in ``folder``; its rules are numbered from 0, whatever their ids are."""
-
-    books: tuple[str, ...] = ()
-    _digits: ClassVar[int] = 3
-
-    @classmethod
-    def open(cls, folder: Path) -> OwnBook:
-        """Read a folder; a ValueError or FileNotFoundError says what is missing in it."""
-        if not (folder / QUESTIONS_FILE).is_file():
-            raise FileNotFoundError(
-                f"no {QUESTIONS_FILE} in {folder}: a question and its answers a line; for drafts to correct type: "
-                f"dynarule book questions {folder}"
-            )
-        name = re.sub(r"\W+", "_", folder.resolve().name).strip("_").lower() or "book"
-        rows = cls(folder=folder, books=(name,))._questions(name)
-        # what may be refused is scored by what is refused, too
-        unknown = any(row["answers"] == [UNKNOWN] for row in rows)
-        return cls(folder=folder, books=(f"unknown_{name}" if unknown else name,))
-
-    @property
-    def names_rules(self) -> bool:
-        """Whether every question that has an answer says which rules it needs."""
-        rows = self._questions(self.books[0])
-        return all(row["steps"] for row in rows if row["answers"] != [UNKNOWN])
-
-    @property
-    def _prefix(self) -> str:
-        return OWN_BOOK
-
-    def _files(self, book: str) -> tuple[Path, Path]:
-        assert self.folder is not None
-        table = self.folder / "rules.csv"
-        rules = table if table.is_file() else self.folder / RULES_FILE
-        return rules, self.folder / QUESTIONS_FILE
-
-    def _rules(self, book: str) -> list[tuple[str, str, str, str]]:
-        from dynarule.bank import read_rules
-
-        rules = read_rules(self._files(book)[0])
-        premises = [premise or "" for premise in rules.premises or [None] * len(rules.ids)]
-        return list(zip(rules.ids, rules.texts, premises, rules.conclusions, strict=True))
 
 
 def source_of(spec: RunSpec) -> DataSource:
@@ -183,9 +162,3 @@ def book_folder(book: str) -> Path:
             'the rule book "library" comes with dynarule, which is not installed; type: pip install "rwbench[models]"'
         )
     return Path(package.submodule_search_locations[0]) / "example" / book
-
-
-@lru_cache(maxsize=len(BOOKS) + len(VALIDATION_BOOKS))
-def book_rules(book: str) -> tuple[str, ...]:
-    """Return the rules of a book in its order."""
-    return tuple((book_folder(book) / RULES_FILE).read_text(encoding="utf-8").splitlines())

@@ -85,8 +85,7 @@ class RuleTable:
     """The rules of one world by id: rows of ``ruleworld_data.io.RULE_SCHEMA``, ids distinct, in any order."""
 
     def __init__(self, table: pa.Table) -> None:
-        self.table = table
-        self._texts: dict[str, NDArray[np.object_]] = {}
+        self.table = table.combine_chunks()
 
     @cached_property
     def ids(self) -> Ids:
@@ -111,10 +110,7 @@ class RuleTable:
 
     def texts(self, ids: AnyIds, representation: str) -> list[str]:
         """Return the rules' texts in representation ``"fol"`` or ``"nl"``, in the order of ``ids``."""
-        if representation not in self._texts:
-            column = self.table[representation].to_numpy(zero_copy_only=False)
-            self._texts[representation] = np.asarray(column, dtype=object)
-        return self._texts[representation][self.positions(ids)].tolist()
+        return self.table[representation].take(self.positions(ids)).to_pylist()
 
     @cached_property
     def parts(self) -> dict[str, tuple[str, str]]:

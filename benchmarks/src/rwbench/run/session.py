@@ -21,7 +21,7 @@ from .pools import pools_of
 from .runner import run_spec
 
 CHARACTERS_PER_TOKEN = 4
-"""Where a model's tokenizer is not at hand (endpoints)."""
+"""About so many; a model's own tokenizer is not asked."""
 
 
 def of_methods(specs: Sequence[RunSpec], names: Sequence[str]) -> list[RunSpec]:
@@ -49,19 +49,12 @@ def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
 def planned_cost(plan: Plan, source: DataSource) -> tuple[dict[str, Any], str | None]:
     """Return a plan with what is left of it to do as JSON values, and its first prompt, without asking or searching.
 
-    ``calls`` is a maximum; ``prompt_tokens`` counts first prompts, each taken to be as long as this one; ``fits`` says
-    whether this one and its answer fit the model's context (None: not known before asking).
+    ``calls`` is a maximum; ``prompt_tokens`` are those of first prompts, each taken to be as long as this one.
     """
     spec = plan.spec
     method: Method = Method.from_dict(spec.method)
     pool = pools_of(spec, source)[0]
-    first = method.preview(pool, pool.questions[0], spec.top_k)
-    tokens, context = first.tokens, getattr(getattr(method, "model", None), "context_length", None)
-    fits = None
-    if tokens is not None and context is not None:
-        fits = tokens + getattr(method, "max_new_tokens", 0) <= context
-    if tokens is None:
-        tokens = len(first.prompt or "") // CHARACTERS_PER_TOKEN
+    prompt = method.first_prompt(pool, pool.questions[0], spec.top_k)
     cost = {
         "run_id": spec.run_id,
         "method": spec.method,
@@ -73,11 +66,10 @@ def planned_cost(plan: Plan, source: DataSource) -> tuple[dict[str, Any], str | 
         "done": plan.done,
         "state": plan.state,
         "folder": str(plan.folder),
-        "calls": plan.left * first.calls,
-        "prompt_tokens": plan.left * tokens,
-        "fits": fits,
+        "calls": plan.left * method.calls,
+        "prompt_tokens": plan.left * (len(prompt or "") // CHARACTERS_PER_TOKEN),
     }
-    return cost, first.prompt
+    return cost, prompt
 
 
 def cost_line(cost: dict[str, Any]) -> str:
@@ -85,8 +77,7 @@ def cost_line(cost: dict[str, Any]) -> str:
     where = f"{cost['representation'].upper():<3} {cost['pool_size']:>6,} rules per {cost['pool_scope']}"
     line = f"{cost['folder']}  {cost['state']:<8} {cost['done']}/{cost['scheduled']}  {where:<27}  {cost['label']}"
     line += f"  {cost['calls']:,} calls" if cost["calls"] else ""
-    line += f", about {cost['prompt_tokens']:,} tokens" if cost["prompt_tokens"] else ""
-    return line + (", DOES NOT FIT the model's context" if cost["fits"] is False else "")
+    return line + (f", about {cost['prompt_tokens']:,} tokens" if cost["prompt_tokens"] else "")
 
 
 def run_all(plans: Sequence[Plan], source: DataSource, jobs: int, progress: Progress) -> list[Results]:

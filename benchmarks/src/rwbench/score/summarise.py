@@ -110,7 +110,7 @@ def measure_means(scored: Sequence[Sample]) -> MeanMeasures:
             "std": [round(pstdev(column), 6) for column in columns],
             "n": len(entropy),
         }
-    by_steps: dict[int, list[list[list[float]]]] = defaultdict(list)
+    by_steps: dict[int, list[np.ndarray]] = defaultdict(list)
     for measured in measures:
         if "rule_attention" in measured:
             by_steps[max(measured["rule_attention_step"]) + 1].append(_by_gold_step(measured))
@@ -155,25 +155,14 @@ def _step_recalls(
     return [len(top.intersection(step)) / len(set(step)) for step in gold]
 
 
-def _by_gold_step(measured: Measures) -> list[list[float]]:
+def _by_gold_step(measured: Measures) -> np.ndarray:
     """Sum the columns of each gold step."""
-    steps = measured["rule_attention_step"]
-    return [
-        [
-            sum(w for w, step in zip(row, steps, strict=True) if step == column)
-            for column in range(max(steps) + 1)
-        ]
-        for row in measured["rule_attention"]
-    ]
+    weights, steps = np.array(measured["rule_attention"]), np.array(measured["rule_attention_step"])
+    return np.stack([weights[:, steps == step].sum(1) for step in range(max(steps) + 1)], axis=1)
 
 
-def _mean_rows(maps: Sequence[Sequence[Sequence[float]]], size: int) -> AttentionMap:
+def _mean_rows(maps: Sequence[np.ndarray], size: int) -> AttentionMap:
     """Average maps row by row; a map with fewer retrievals than steps lacks the last rows, extra ones are dropped."""
-    rows = [[attention[number] for attention in maps if number < len(attention)] for number in range(size)]
-    return {
-        "weights": [
-            [round(fmean(column), 6) for column in zip(*row, strict=True)] if row else [0.0] * size
-            for row in rows
-        ],
-        "n": [len(row) for row in rows],
-    }
+    rows = [[weights[number] for weights in maps if number < len(weights)] for number in range(size)]
+    means = [np.mean(row, axis=0) if row else np.zeros(size) for row in rows]
+    return {"weights": [mean.round(6).tolist() for mean in means], "n": [len(row) for row in rows]}
