@@ -123,10 +123,10 @@ class RuleBank:
         """
         made = make_rules(rules, conclusions, ids)
         name = getattr(encode, "fingerprint", "") if encoder is None else encoder
-        keys = key_texts(made.texts, name)
+        read = key_texts(made.texts, name)
         if premises and name.endswith(PREMISE_KEYS):
-            keys = [given or found for given, found in zip(premises, keys, strict=True)]
-        texts, rows = unique_texts([*keys, *made.conclusions])
+            read = [given or found for given, found in zip(premises, read, strict=True)]
+        texts, rows = unique_texts([*read, *made.conclusions])
         rows_NP = embed(encode, texts, dtype, progress)
         keys, values = (SharedRows(rows_NP, rows_M).used() for rows_M in rows.tensor_split(2))
         bank = cls(keys.different, values.different, made.ids, made.texts, name, values.at_M, keys.at_M)

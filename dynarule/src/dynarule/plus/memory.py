@@ -169,7 +169,8 @@ class PlusMemory(RuleMemory):
 
     def _tables(self) -> Tables:
         """Return what the backward levels go over; made once for each state of the bank and of the adapter."""
-        bank, ahead = self.bank, self.adapter[self.config.confidence_layer].lookahead
+        bank, projection = self.bank, self.adapter[self.config.confidence_layer]  # type: ignore[index]
+        ahead: Any = projection.lookahead
         weights = ahead.weight, ahead.link.weight, ahead.link.bias
         state = bank.version, *map(version_of, weights)
         if self._tables_made is None or self._tables_made[0] != state:

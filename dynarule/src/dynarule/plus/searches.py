@@ -82,7 +82,8 @@ def read_searches(
     a name: it goes with the process.
     """
     model, config = adapter.model, adapter.config
-    device, below = model.device, config.layers(adapter.num_layers)[0] != config.confidence_layer
+    device, layer = model.device, config.confidence_layer
+    assert layer is not None  # who trains says so
     pools, memory = RulePools(len(bank), seed=seed), TrainingMemory(adapter)
     memory.measure = True  # layers below keep what the prompt finds in a pool
     encoded = [encoder(rows[number]) for number in range(len(rows))]
@@ -94,13 +95,13 @@ def read_searches(
     links: list[tuple[int, int]] = []
     order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
     with attach(model, memory):
-        layers = first_layers(model.get_decoder(), config.confidence_layer)
+        layers = first_layers(model.get_decoder(), layer)
         for start in range(0, len(order), READ_BATCH):
             part = order[start : start + READ_BATCH]
             ids_BT, mask_BT = pad_right([encoded[i].ids for i in part], 0)
             answer_BT = torch.arange(ids_BT.shape[1]) >= torch.tensor([[encoded[i].prompt] for i in part])
             held = None
-            if below:
+            if config.first_layer != layer:
                 needed = {rule for i in part for step in encoded[i].gold for rule in step}
                 pool_M = torch.from_numpy(pools.draw(needed, max(READ_RULES, len(needed)), start)).to(
                     bank.device

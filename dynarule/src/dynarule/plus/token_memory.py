@@ -1,16 +1,11 @@
 """Token memory: the kept rules are read token by token, as if each stood right before the prompt (beyond the paper).
 
-A value vector has to say a whole rule at once, and the model has to learn to read it. Here a rule is what the frozen
-model itself makes of its text: keys and values of its tokens in every layer (`RuleStates`). The text's own queries
-attend to them, so nothing about reading is trained. Every rule is read alone and ends right before the first token of
-the prompt: no rule sees another, their order says nothing, and one computation serves every place and question. With
-``together``, rules that are found together are read one after another, the best one first, exactly as in a prompt: a
-pretrained model may need that, since each rule read alone has a first token on which attention rests.
+A rule is what the frozen model itself makes of its text (`RuleStates`), to which the text's own queries attend. Every
+rule is read alone, so one computation serves every place and question; with ``together``, rules that are found together
+are read one after another, the best one first, as in a prompt.
 
-Finding is the confidence layer's, as in `RuleMemory`, but its queries come from the text alone: the layers below it run
-once more, without rules, over all tokens since the last search. So what a ``<search>`` finds does not depend on what
-was read before: a forward over a whole sequence equals generation token by token, and retrieval trained on cached
-states of the text meets the same states here.
+Finding is the confidence layer's, but its queries come from the text alone: the layers below it run once more, without
+rules, over all tokens since the last search. So what a ``<search>`` finds does not depend on what was read before.
 
 The prompt's rules stay readable; those of a ``<search>`` are replaced by the next one's. With a look-ahead a search's
 rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`.

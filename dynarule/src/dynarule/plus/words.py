@@ -168,5 +168,5 @@ def words_of(bank: RuleBank, stemmer: str = "") -> Words:
             for text, row in zip(bank.texts, table.every.tolist(), strict=True):
                 texts[row] = texts[row] or bank.parts_of(text)[side]
             sides.append(texts)
-        known[stemmer] = Words(*sides, stemmer)
+        known[stemmer] = Words(sides[0], sides[1], stemmer)
     return known[stemmer]
