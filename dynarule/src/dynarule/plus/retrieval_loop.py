@@ -54,9 +54,7 @@ class RetrievalLoop:
         self.same_premise = self.order_M.split(self.counts_U.tolist())
         self.chain_ends = _chain_ends(known, finder.values_MP) if known.links else []
         self.shares = _shares(known)
-        self.optimizer = torch.optim.AdamW(
-            _parameter_groups(finder, recipe), lr=recipe.learning_rate, weight_decay=WEIGHT_DECAY
-        )
+        self.optimizer = torch.optim.AdamW(_parameter_groups(finder, recipe))
         self.rates = [group["lr"] for group in self.optimizer.param_groups]
         if finder.ahead is not None:
             finder.ahead.weight.data.fill_(recipe.temperature)  # a log-probability counts as one
@@ -205,22 +203,20 @@ def _quality(entry: Mapping[str, float]) -> float:
 
 
 def _parameter_groups(finder: Finder, recipe: RetrievalRecipe) -> list[dict[str, Any]]:
-    rate, ahead_weight = recipe.learning_rate, finder.ahead.weight if finder.ahead is not None else None
-    plain: dict[str, Any] = {"params": []}
-    ahead: dict[str, Any] = {"params": [], "lr": rate * recipe.temperature, "weight_decay": 0.0}
-    scalars: dict[str, Any] = {"params": [], "lr": rate * SCALAR_RATE, "weight_decay": 0.0}
-    free: dict[str, Any] = {"params": [], "lr": rate * recipe.free_rate}
+    groups = []
+    ahead_weight = None if finder.ahead is None else finder.ahead.weight
     for name, parameter in finder.named_parameters():
-        group = plain
+        factor, decay = 1.0, WEIGHT_DECAY
         if parameter is ahead_weight:
-            group = ahead
+            factor, decay = recipe.temperature, 0.0
         elif name.endswith((".offset", ".tail", ".multiple")):
-            group = scalars
+            factor, decay = SCALAR_RATE, 0.0
         elif recipe.look_up and (".out." in name or ".link." in name):
-            group = free
+            factor = recipe.free_rate
         if parameter.requires_grad:
-            group["params"].append(parameter)
-    return [group for group in (plain, ahead, scalars, free) if group["params"]]
+            rate = recipe.learning_rate * factor
+            groups.append({"params": [parameter], "lr": rate, "weight_decay": decay})
+    return groups
 
 
 def _shares(known: Searches) -> np.ndarray:
