@@ -16,7 +16,7 @@ LINES = {
     "tests": 21_360,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 38_260
+ALL_SOURCE = 38_250
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 71.8
