@@ -26,8 +26,8 @@ def test_scores_and_what_is_retrieved_are_lucene_s(setting):
 
 
 @pytest.mark.parametrize("texts", [["...", "!?"], ["", "a"]])
-def test_rules_without_words_are_not_found(texts):
-    assert not len(BM25().index(np.arange(2), texts).search(["cat"], 2)[0].ids)
+def test_rules_without_words_are_not_found(texts, search):
+    assert not len(search(BM25(), np.arange(2), texts, ["cat"], 2)[0].ids)
 
 
 def test_jax_is_not_started(tmp_path):

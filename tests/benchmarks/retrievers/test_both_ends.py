@@ -9,50 +9,9 @@ import pytest
 from dynarule.bank import conclusion_of, premise_of
 from rwbench.retrievers.both_ends import BothEnds, content
 
-RULES = (
-    "If A is in the tundra, it becomes deeply jealous.",
-    "If A is deeply jealous, it loses 2 fins.",
-    "If A is deeply jealous, it gets 3 bells.",
-    "If A is deeply jealous, it drops 1 shard.",
-    "If A loses 1 fin, it gains 4 feathers.",
-    "If A drops 1 shard, it gains 5 toes.",
-    "If A is a tiny cat, it has 7 feathers.",
-    *(
-        f"If A is in the {place}, it becomes {state}."
-        for place in ("bridge", "ferry", "attic", "cave")
-        for state in ("angry", "rude")
-    ),
-    *(
-        f"If A is a {creature}, it has {count} horns."
-        for count, creature in enumerate(("dog", "pig", "owl", "ant"), 3)
-    ),
-)
-ASKED = "A tiny cat is in the tundra. How many feathers does it have?"
-IDS = np.arange(len(RULES), dtype=np.int32)
 
-
-def found(*lines, k=1):
-    (hits,) = BothEnds().index(IDS, RULES).search(["\n".join(lines)], k)
-    return hits.ids.tolist()
-
-
-def test_one_search_finds_the_whole_chain():
-    """Whose inner rules share no word with the question; other places no walk reaches."""
-    assert set(found(ASKED, k=4)) == {0, 1, 4, 6} and not {*found(ASKED, k=99)} & {*range(7, 15)}
-
-
-@pytest.mark.parametrize(
-    ("known", "rule"), [("The tiny cat is deeply jealous", 1), ("The tiny cat loses 2 fins", 4)]
-)
-def test_at_a_step_the_rule_that_leads_on_is_before_others_of_its_premise(known, rule):
-    places = found(ASKED, known, k=len(RULES))
-    rivals = [i for i, text in enumerate(RULES) if premise_of(text) == premise_of(RULES[rule]) and i != rule]
-    assert all(places.index(rule) < places.index(rival) for rival in rivals)
-    assert rule in places[:3]
-
-
-def by_loops(rules, asked, count, width):
-    """Scores by loops over sets of terms, a rule at a time."""
+def by_loops(rules, asked, known, count, width):
+    """Scores by loops over sets of terms, a rule at a time: forward from what is known, backward from what is asked."""
     premises, conclusions = (
         [set(content(part(text))) for text in rules] for part in (premise_of, conclusion_of)
     )
@@ -79,9 +38,9 @@ def by_loops(rules, asked, count, width):
             best = list(map(max, best, level))
         return np.array(best)
 
-    said = set(content(asked))
+    said, goal = set(content(known)), set(content(asked))
     forward = levels([weight(each & said) / weight(each) for each in premises], conclusions, premises)
-    backward = levels([weight(each & said) / weight(each) for each in conclusions], premises, conclusions)
+    backward = levels([weight(each & goal) / weight(each) for each in conclusions], premises, conclusions)
     return forward * (0.1 + backward)
 
 
@@ -93,8 +52,11 @@ def test_scores_are_the_formula_where_rules_share_premises_and_say_a_word_twice(
     often = draw.choices(items, k=5) * 3 + items
     rules = [f"If A has the {draw.choice(often)}, it gets the {draw.choice(often)}." for _ in range(30)]
     asked = f"A {draw.choice(items)} and a {draw.choice(items)}: is there a {draw.choice(items)}?"
-    (row,) = BothEnds(levels=3, width=width).scorer(np.arange(30, dtype=np.int32), rules)([asked])
-    assert np.where(row > 0, row, 0) == pytest.approx(by_loops(rules, asked, 3, width), abs=1e-8)
+    known = f"A {draw.choice(items)}."
+    score = BothEnds(levels=3, width=width).scorer(np.arange(30, dtype=np.int32), rules)
+    rows = score([asked, f"{asked}\n{known}"])
+    for row, last in zip(rows, (asked, known), strict=True):
+        assert np.where(row > 0, row, 0) == pytest.approx(by_loops(rules, asked, last, 3, width), abs=1e-8)
 
 
 def test_both_languages_and_words_in_other_forms():

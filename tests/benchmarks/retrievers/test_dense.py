@@ -11,7 +11,7 @@ NEEDS = pytest.mark.skipif(
 
 
 @NEEDS
-def test_minilm_finds_the_rule_in_both_representations():
+def test_minilm_finds_the_rule_in_both_representations(search):
     rules = {
         "nl": [
             "If A is a tiny cat, it has 14 strong horns.",
@@ -21,13 +21,13 @@ def test_minilm_finds_the_rule_in_both_representations():
     }
     ids = np.array([8, 3], dtype=np.int32)
     for texts in rules.values():
-        index = Dense().index(ids, texts)
-        hits = index.search(["How many strong horns does a tiny cat have?", "Who is sad in the desert?"], 2)
+        asked = ["How many strong horns does a tiny cat have?", "Who is sad in the desert?"]
+        hits = search(Dense(), ids, texts, asked, 2)
         assert [h.ids.tolist() for h in hits] == [[8, 3], [3, 8]]
         assert all(h.scores.min() >= -1.000001 and h.scores.max() <= 1.000001 for h in hits)
 
 
-def test_another_encoder_is_asked_on_its_own_sides(monkeypatch):
+def test_another_encoder_is_asked_on_its_own_sides(monkeypatch, search):
     """Queries and documents of an encoder that tells them apart are encoded apart, and kept apart."""
     from rwbench.retrievers import dense
 
@@ -50,10 +50,11 @@ def test_another_encoder_is_asked_on_its_own_sides(monkeypatch):
     retriever = dense.Dense("someone/Some-Encoder")
     assert (retriever.label, retriever.missing()) == ("Dense (Some-Encoder)", None)
     rules = ["first rule", "other rule"]
-    index = retriever.index(np.array([5, 9], dtype=np.int32), rules)
-    assert [hits.ids.tolist() for hits in index.search(["first rule", "x"], 2)] == [[9, 5], [5, 9]]
+    ids = np.array([5, 9], dtype=np.int32)
+    hits = search(retriever, ids, rules, ["first rule", "x"], 2)
+    assert [each.ids.tolist() for each in hits] == [[9, 5], [5, 9]]
     # Queries are encoded once in a process, and not stored.
-    index.search(["x", "first thought"], 2)
+    search(retriever, ids, rules, ["x", "first thought"], 2)
     assert asked == [["first rule", "x"], ["first thought"]]
     assert len(list((cache_root() / "embeddings").glob("*/*.sqlite"))) == 1
     dense.embeddings.cache_clear()

@@ -35,21 +35,15 @@ def walk(question, damping, sharpness):
 
 
 @pytest.mark.parametrize(("damping", "sharpness"), [(0.85, 2.0), (0.5, 1.0)])
-def test_scores_are_the_walks_shares(damping, sharpness):
-    (hits,) = Graph(damping=damping, sharpness=sharpness).index(IDS, TEXTS).search([QUESTION], 6)
+def test_scores_are_the_walks_shares(damping, sharpness, search):
+    (hits,) = search(Graph(damping=damping, sharpness=sharpness), IDS, TEXTS, [QUESTION], 6)
     wanted = walk(QUESTION, damping, sharpness)
     assert hits.ids.tolist() == IDS[np.argsort(-wanted)].tolist()
     assert np.allclose(hits.scores, np.sort(wanted)[::-1] / wanted.max(), atol=1e-8)
 
 
-def test_what_a_found_rule_leads_to_is_found_as_well():
-    """The query shares "chases" with one rule only; the bridge comes over it, although the second names no chase."""
-    (hits,) = Graph().index(IDS, TEXTS).search(["Who chases whom?"], 3)
-    assert hits.ids.tolist()[:2] == [7, 3] and "chase" not in terms(TEXTS[1])
-
-
-def test_unknown_words_find_nothing_and_bad_settings_are_refused():
-    assert len(Graph().index(IDS, TEXTS).search(["zebra", ""], 3)[0].ids) == 0
+def test_unknown_words_find_nothing_and_bad_settings_are_refused(search):
+    assert len(search(Graph(), IDS, TEXTS, ["zebra", ""], 3)[0].ids) == 0
     assert Retriever.from_dict(Graph(damping=0.5).to_dict()) == Graph(damping=0.5)
     for bad in ({"damping": 1.0}, {"sharpness": -1}):
         with pytest.raises(ValueError, match="Input should be"):

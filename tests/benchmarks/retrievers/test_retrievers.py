@@ -44,21 +44,13 @@ def test_aware_tokens_split_identifiers_stem_and_keep_digits_and_stop_words(text
     assert identifier_aware(text) == tuple(terms.split())
 
 
-def test_naive_bm25_finds_nothing_in_fol_and_aware_bm25_does():
+def test_naive_bm25_finds_nothing_in_fol_and_aware_bm25_does(search):
     query = "How many strong horns has a tiny cat?"
-    assert len(BM25(tokenizer="naive").index(IDS, FOL).search([query], 5)[0].ids) == 0
-    assert BM25().index(IDS, FOL).search([query], 1)[0].ids.tolist() == [40]
+    assert len(search(BM25(tokenizer="naive"), IDS, FOL, [query], 5)[0].ids) == 0
+    assert search(BM25(), IDS, FOL, [query], 1)[0].ids.tolist() == [40]
 
 
-def test_rules_with_the_same_terms_tie_and_the_lower_id_wins_before_the_cut():
-    texts = ["Chase(A, B) => In(B, Bridge)"] * 40
-    ids = np.random.default_rng(0).permutation(40).astype(np.int32)
-    hits = BM25().index(ids, texts).search(["who is on the bridge"], 3)[0]
-    assert hits.ids.tolist() == [0, 1, 2]
-    assert len(set(hits.scores.tolist())) == 1
-
-
-def test_rules_tie_whatever_the_order_their_terms_add_up_in():
+def test_rules_tie_whatever_the_order_their_terms_add_up_in(search):
     """The same three weights, added in two orders, differ in the last bit; such rules must still tie."""
     filler = ["q q2"] * 2 + ["r t"] * 6
     texts = ["p q r", "t q2 s", *filler]
@@ -68,7 +60,7 @@ def test_rules_tie_whatever_the_order_their_terms_add_up_in():
     norm = 1 + 1.5 * (1 - 0.75 + 0.75 * 3 / 2.2)
     first, second = (sum(idf[term] / norm for term in text.split()) for text in texts[:2])
     assert first > second
-    hits = BM25(tokenizer="naive").index(ids, texts).search(["p t q q2 r s"], 2)[0]
+    hits = search(BM25(tokenizer="naive"), ids, texts, ["p t q q2 r s"], 2)[0]
     assert hits.ids.tolist() == [4, 9] and hits.scores[0] == hits.scores[1] == pytest.approx(first)
 
 
@@ -86,27 +78,17 @@ def test_rank_equals_a_full_sort_by_score_then_id(scores, k, seed):
     assert hits.scores.tolist() == [-s for s, _ in pairs]
 
 
-def test_ranking_does_not_depend_on_the_order_of_the_pool():
-    order = np.random.default_rng(1).permutation(len(IDS))
-    for retriever in (BM25(), Random()):
-        ours = retriever.index(IDS, NL).search(["a chases b"], 5)[0]
-        theirs = retriever.index(IDS[order], [NL[i] for i in order]).search(["a chases b"], 5)[0]
-        assert ours.ids.tolist() == theirs.ids.tolist()
-
-
-def test_random_is_uniform_keyed_by_query_and_the_same_in_every_pool():
+def test_random_is_uniform_keyed_by_query_and_the_same_in_every_pool(search):
     ids = np.arange(1000, dtype=np.int32)
-    index = Random().index(ids, [""] * 1000)
-    lists = [hits.ids for hits in index.search([f"question {i}" for i in range(300)], 1000)]
+    asked = [f"question {i}" for i in range(300)]
+    lists = [hits.ids for hits in search(Random(), ids, [""] * 1000, asked, 1000)]
     assert not np.array_equal(lists[0], lists[1])
-    assert not np.array_equal(
-        Random(seed=1).index(ids, [""] * 1000).search(["question 0"], 1000)[0].ids, lists[0]
-    )
+    assert not np.array_equal(search(Random(seed=1), ids, [""] * 1000, ["question 0"], 1000)[0].ids, lists[0])
     places = np.array([np.flatnonzero(ranked == 7)[0] for ranked in lists])
     # Mean of 300 uniform places in 0..999: 499.5 with standard error 16.7.
     assert abs(places.mean() - 499.5) < 4 * 16.7
     some = np.array([5, 17, 900, 7], dtype=np.int32)
-    within = Random().index(some, [""] * 4).search(["question 0"], 4)[0].ids.tolist()
+    within = search(Random(), some, [""] * 4, ["question 0"], 4)[0].ids.tolist()
     assert within == [int(i) for i in lists[0] if i in set(some.tolist())]
 
 
@@ -122,14 +104,12 @@ def fake(name, order):
     return Fixed()
 
 
-def test_rrf_by_hand():
+def test_rrf_by_hand(search):
     fused = RRF(parts=(fake("one", [1, 2, 3]), fake("two", [3, 4])), k=60, depth=100)
-    hits = fused.index(np.arange(1, 7, dtype=np.int32), [""] * 6).search(["q"], 10)[0]
+    hits = search(fused, np.arange(1, 7, dtype=np.int32), [""] * 6, ["q"], 10)[0]
     wanted = {1: 1 / 61, 2: 1 / 62, 3: 1 / 63 + 1 / 61, 4: 1 / 62}
     assert hits.ids.tolist() == [3, 1, 2, 4]  # 2 and 4 tie: lower id first; 5 and 6 are in no list
     np.testing.assert_allclose(hits.scores, [wanted[i] for i in hits.ids.tolist()], atol=1e-11)
     shallow = RRF(parts=(fake("one", [1, 2, 3]), fake("two", [3, 2])), depth=1)
-    assert shallow.index(np.arange(1, 4, dtype=np.int32), [""] * 3).search(["q"], 10)[0].ids.tolist() == [
-        1,
-        3,
-    ]
+    (hits,) = search(shallow, np.arange(1, 4, dtype=np.int32), [""] * 3, ["q"], 10)
+    assert hits.ids.tolist() == [1, 3]

@@ -10,7 +10,7 @@ from rwbench.recipes import Options, recipes
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.both_ends import BothEnds
 from rwbench.run.books import BookSource, book_folder, source_of
-from rwbench.run.pools import pools_of
+from rwbench.run.pools import Pool, pools_of
 from rwbench.run.runner import run_spec
 from rwbench.spec import BOOKS, VALIDATION_BOOKS, RunSpec
 
@@ -127,8 +127,9 @@ def test_a_premise_that_its_owner_says_is_searched(own, tmp_path):
     (tmp_path / "My Book" / "rules.csv").write_text(table)
     rules = own({"question": "Is it open?", "answers": ["no"]}).rules("test")
     assert rules.parts == {"If it rains, the pool is closed.": ("the owner is away", "the pool is closed")}
-    index = BothEnds().index(rules.ids, rules.texts(rules.ids, "nl"), rules.parts)
-    assert [hits.ids.tolist() for hits in index.search(["The owner is away.", "It snows."], 1)] == [[0], [1]]
+    pool = Pool(rules.ids, rules, "nl", ())
+    for query, found in (("The owner is away.", [0]), ("It snows.", [1])):
+        assert BothEnds().search(pool, query, 1).ids.tolist() == found
 
 
 @pytest.mark.parametrize(

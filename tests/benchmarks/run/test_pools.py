@@ -69,17 +69,6 @@ def test_pools_are_a_function_of_the_seed_and_shuffled(workspace, split):
     assert abs(np.mean(places) - 499.5) < 4 * 289 / len(places) ** 0.5
 
 
-def test_both_representations_are_the_same_rules(workspace, split):
-    rules = workspace.rules("mini")
-    fol, nl = (
-        next(build_pools(make(100, "question", representation=form), split, rules)) for form in ("fol", "nl")
-    )
-    rows = {row["id"]: row for row in rules.table.to_pylist()}
-    assert fol.ids.tolist() == nl.ids.tolist()
-    assert fol.texts == [rows[rule]["fol"] for rule in fol.ids.tolist()]
-    assert nl.texts == [rows[rule]["nl"] for rule in nl.ids.tolist()]
-
-
 def test_pools_too_small_and_unknown_rules_are_named(workspace, split):
     with pytest.raises(ValueError, match=r"100 .*cannot hold"):
         list(build_pools(make(100, "fold"), split, workspace.rules("mini")))

@@ -12,7 +12,7 @@ from rwbench.retrievers.random import Random
 from typer.testing import CliRunner
 
 
-def some(options, form, size):
+def some(cell):
     """A few runs that ask no model."""
     return [Solver(), Retrieve(BM25(tokenizer="naive")), Retrieve(Random())]
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.stats
 from ruleworld_data.spec import SUBTASKS
 from rwbench.run.data import DataSource
-from rwbench.score.stats import fold_interval, grouped_estimates, sample_clusters
+from rwbench.score.stats import grouped_estimates, sample_clusters
 
 
 def test_clusters_are_the_most_shared_gold_rule_within_a_world():
@@ -70,12 +70,3 @@ def test_a_perfect_score_is_not_certain():
     zero, _, _ = grouped_estimates(np.zeros(50), ["a"] * 50, list(range(50)))
     high = scipy.stats.binomtest(0, 50).proportion_ci(method="wilson").high
     assert zero["ci_low"] == 0 and zero["ci_high"] == pytest.approx(high, abs=1e-6)
-
-
-def test_fold_interval_is_the_paper_s_t_interval():
-    values = [0.51, 0.55, 0.49, 0.60, 0.52]
-    deviation, half = fold_interval(values)
-    assert deviation == pytest.approx(np.std(values, ddof=1))
-    assert half == pytest.approx(1.2417 * deviation, rel=1e-3)  # t(0.975, 4) / sqrt(5)
-    with pytest.raises(ValueError, match="at least two folds, got 1"):
-        fold_interval([0.5])

@@ -14,7 +14,7 @@ from ruleworld_data.spec import VERSIONS
 
 from ..backends import check_template
 from ..registry import Positive
-from ..retrievers import Hits, pool_index, rank
+from ..retrievers import Hits, rank
 from ..retrievers.fuse import fuse
 from ..run.data import Ids, Question
 from ..run.pools import Pool
@@ -60,7 +60,7 @@ class Search:
         if self.method.retriever.plans and query != self.question.text:
             query = f"{self.question.text}\n{query}"
         with self.usage.retrieving():
-            hits = pool_index(self.method.retriever, self.pool).search([query], self.top_k)[0]
+            hits = self.method.retriever.search(self.pool, query, self.top_k)
         self.trace.append(trace_step(query=query, retrieved=hits.ids.tolist()))
         self.rounds.append(self.method.above_share(hits))
         return self.rounds[-1]

@@ -52,9 +52,11 @@ class DynaRulePlus(Memory):
     def label(self) -> str:
         """Name in reports."""
         levels = {None: "", 0: ", no look-ahead"}.get(self.lookahead, f", {self.lookahead} backward levels")
-        weight = {None: "", 0: ", scores not read"}.get(self.score_weight, f", scores x {self.score_weight}")
+        weight = f", scores x {self.score_weight}" if self.score_weight else ", scores not read"
+        weight = "" if self.score_weight is None else weight
         weight += "" if self.score_limit is None else f", at most {self.score_limit}"
-        words = {None: "", 0: ", no words"}.get(self.word_weight, f", words x {self.word_weight}")
+        words = f", words x {self.word_weight}" if self.word_weight else ", no words"
+        words = "" if self.word_weight is None else words
         stems = {None: "", "": ", words as written"}.get(self.word_stemmer, f", {self.word_stemmer} stems")
         return super().label + levels + weight + words + stems
 

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any, ClassVar
 
 from ..registry import Positive, Share
-from ..retrievers import Hits, Retriever, pool_index
+from ..retrievers import Hits, Retriever
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from ..score.samples import TraceStep
@@ -70,7 +70,7 @@ class RAG(ModelMethod):
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search, then ask."""
         with usage.retrieving():
-            hits = pool_index(self.retriever, pool).search([question.text], top_k)[0]
+            hits = self.retriever.search(pool, question.text, top_k)
         return (yield from self.read(pool, question, hits.ids, shown=self.above_share(hits).ids))
 
     def read(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..retrievers import Retriever, pool_index
+from ..retrievers import Retriever
 from . import Batch, Method, Output, component
 
 
@@ -35,5 +35,5 @@ class Retrieve(Method):
     def answer(self, batch: Batch, top_k: int) -> Iterator[Output]:
         """Yield the ranked rules of every question."""
         for pool, question in batch:
-            (hits,) = pool_index(self.retriever, pool).search([question.text], top_k)
+            hits = self.retriever.search(pool, question.text, top_k)
             yield Output(question.id, retrieved=[hits.ids.tolist()])

@@ -1,8 +1,8 @@
 """Retrievers: from a pool of rules and queries to ranked rule ids.
 
-One interface: ``retriever.index(ids, texts).search(queries, k)`` returns ids and scores, best first. A
-retriever only says how to score; ranking lives here, once, so that ties are broken the same way everywhere:
-by (-score, rule id), and before the cut to k. (Top-k routines of search libraries cut first and break ties by
+One interface: ``retriever.search(pool, query, k)`` returns ids and scores, best first. A retriever only says how to
+score; ranking lives here, once, so that ties are broken the same way everywhere: by (-score, rule id), and before the
+cut to k. (Top-k routines of search libraries cut first and break ties by
 array position; with questions that name only a rule's premise that changes most top-10 lists.)
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ Scorer = Callable[[Sequence[str]], Scores]
 Parts = dict[str, tuple[str, str]]
 """Premise and conclusion of rules, by text."""
 
-__all__ = ["Hits", "Index", "Retriever", "component", "pool_index", "rank"]
+__all__ = ["Hits", "Retriever", "component", "rank"]
 
 
 class Hits(NamedTuple):
@@ -59,38 +58,20 @@ class Retriever(Component):
         """
         raise NotImplementedError(f"retriever {self.name!r} must implement scorer(ids, texts)")
 
-    def index(self, ids: Ids, texts: Sequence[str], parts: Parts | None = None) -> Index:
-        """Return a searchable index of the pool; ``parts`` are those that a rule's owner says, by its text."""
-        return Index(np.asarray(ids, dtype=np.int32), self.scorer(ids, texts))
+    def pool_scorer(self, pool: Pool) -> Scorer:
+        """Prepare a pool; a search that takes more of it than texts says so here."""
+        return self.scorer(pool.ids, pool.texts)
+
+    def search(self, pool: Pool, query: str, k: int) -> Hits:
+        """Return the best ``k`` rules of a pool, fewer if fewer are retrieved; questions share what is prepared."""
+        scorer = next((made for who, of, made in _PREPARED if of is pool and who == self), None)
+        if scorer is None:
+            scorer = self.pool_scorer(pool)
+            _PREPARED.append((self, pool, scorer))
+        return rank(pool.ids, scorer([query])[0], k)
 
 
-@dataclass(frozen=True)
-class Index:
-    """One pool, ready for search."""
-
-    ids: Ids
-    scorer: Scorer
-
-    def search(self, queries: Sequence[str], k: int) -> list[Hits]:
-        """Return the best ``k`` rules of every query; fewer if fewer are retrieved."""
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
-        if not queries:
-            return []
-        return [rank(self.ids, row, k) for row in self.scorer(queries)]
-
-
-_INDEXES: deque[tuple[Retriever, Pool, Index]] = deque(maxlen=64)
-
-
-def pool_index(retriever: Retriever, pool: Pool) -> Index:
-    """Return the index of a pool, made once for the questions that share it."""
-    for known, owner, index in _INDEXES:
-        if owner is pool and known == retriever:
-            return index
-    made = retriever.index(pool.ids, pool.texts, pool.rules.parts)
-    _INDEXES.append((retriever, pool, made))
-    return made
+_PREPARED: deque[tuple[Retriever, Pool, Scorer]] = deque(maxlen=64)
 
 
 def rank(ids: Ids, scores: Scores, k: int) -> Hits:

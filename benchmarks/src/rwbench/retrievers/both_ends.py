@@ -19,7 +19,8 @@ from ruleworld_data.environments import import_bm25s
 
 from ..registry import NotNegative, Positive
 from ..run.data import Ids
-from . import Index, Parts, Retriever, Scorer, Scores, component
+from ..run.pools import Pool
+from . import Parts, Retriever, Scorer, Scores, component
 from .tokenize import identifier_aware
 
 Places = NDArray[np.int64]
@@ -63,9 +64,9 @@ class BothEnds(Retriever):
         """Name in reports."""
         return "both ends"
 
-    def index(self, ids: Ids, texts: Sequence[str], parts: Parts | None = None) -> Index:
+    def pool_scorer(self, pool: Pool) -> Scorer:
         """Index the pool by the parts that are given, and by those that are found in the other texts."""
-        return Index(np.asarray(ids, dtype=np.int32), self.scorer(ids, texts, parts))
+        return self.scorer(pool.ids, pool.texts, pool.rules.parts)
 
     def scorer(self, ids: Ids, texts: Sequence[str], parts: Parts | None = None) -> Scorer:
         """Index premises and conclusions."""

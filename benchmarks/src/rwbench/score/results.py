@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -162,14 +161,12 @@ class Results(Summary):
     timing: Timing
 
 
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[Results]:
-    return TypeAdapter(Results)
+_ADAPTER = TypeAdapter(Results)
 
 
 def check_results(value: Any) -> Results:
     """Return a JSON value if it is what results.json holds, itself and unchanged; else a pydantic ValidationError."""
-    _adapter().validate_python(value)
+    _ADAPTER.validate_python(value)
     return value
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import hashlib
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import IO, Annotated, Any, NotRequired
 
@@ -99,14 +98,12 @@ class Sample(TypedDict):
     error: str | None  # why the question failed; it is then asked again on resume
 
 
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[Sample]:
-    return TypeAdapter(Sample)
+_ADAPTER = TypeAdapter(Sample)
 
 
 def check_sample(value: Any) -> Sample:
     """Return a JSON value if it is a sample, itself and unchanged; a pydantic ValidationError if it is not."""
-    _adapter().validate_python(value)
+    _ADAPTER.validate_python(value)
     return value
 
 
