@@ -70,17 +70,12 @@ class RuleReader:
         name = (id(rules), ids.tobytes(), representation)
         if name not in self.banks:
             self.banks.clear()
-            self.banks[name] = self._bank(rules, ids, representation)
+            texts, conclusions = (rules.texts(ids, f"{part}{representation}") for part in ("", "conclusion_"))
+            given = [rules.parts.get(text, (None,))[0] for text in texts] if rules.parts else ()
+            names = [str(rule) for rule in ids]
+            bank = RuleBank.from_texts(texts, conclusions, self.encode, names, premises=given)
+            self.banks[name] = bank.to(self.model.device)
         return self.banks[name]
-
-    def _bank(self, rules: RuleTable, ids: Ids, representation: str) -> RuleBank:
-        texts, conclusions = (rules.texts(ids, f"{part}{representation}") for part in ("", "conclusion_"))
-        given = (
-            [rules.parts[text][0] if text in rules.parts else None for text in texts] if rules.parts else ()
-        )
-        names = [str(rule) for rule in ids]
-        bank = RuleBank.from_texts(texts, conclusions, self.encode, names, premises=given)
-        return bank.to(self.model.device)
 
     @cached_property
     def states(self) -> RuleStates:
