@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ruleworld_data.prompts import Template, read_template
-from rwbench.leaderboard.records import read_output
+from rwbench.leaderboard.records import readings
 from rwbench.methods.conversation import UsageCounter
 from rwbench.methods.ircot import IRCoT
 from rwbench.methods.iterative import AGGREGATIONS, shipped_template
@@ -318,7 +318,7 @@ def test_react_keeps_what_the_agent_wrote(talk, action, answers):
     """Whoever judges the output again reads the same answers."""
     _, out, _ = talk(ReAct, f" So.\nAction 1: {action}", final="agent")
     assert (out.text, out.answers, out.outcome) == (action, answers, "ok")
-    assert read_output(out.text) == answers
+    assert readings(out.text)[0] == answers
 
 
 def test_a_context_that_fills_up_is_an_outcome(overlap, pool):

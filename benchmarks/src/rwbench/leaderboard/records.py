@@ -69,16 +69,16 @@ class Record(BaseModel):
         if not isinstance(row, dict):
             return row
         output = row.get("output")
-        written = {} if not isinstance(output, str) else {"answers": read_output(output)}
+        written = {} if not isinstance(output, str) else {"answers": readings(output)[0]}
         row = {"output": None, "answers": None, "retrieved": None, "usage": {}} | written | row
         return {"outcome": "refused_format" if written and not row["answers"] else "ok"} | row
 
     @model_validator(mode="after")
     def _answers_are_in_the_output(self) -> Self:
         if self.answers is not None and self.output is not None:
-            readings = _readings(self.output)
-            if self.answers not in readings:
-                raise ValueError(f"answers are not what the scorer reads in output: {quote(readings[0])}")
+            read = readings(self.output)
+            if self.answers not in read:
+                raise ValueError(f"answers are not what the scorer reads in output: {quote(read[0])}")
         return self
 
     @classmethod
@@ -133,16 +133,12 @@ def read_predictions(path: Path) -> dict[int, Record]:
         return read_records(lines, str(path))
 
 
-def read_output(text: str) -> list[str]:
+def readings(text: str) -> list[list[str]]:
     r"""Return the answers that an output gives: in its last ``\boxed{}``, else as ReAct's whole ``finish[...]``.
 
-    At most `MAX_PARTS`, of `MAX_PART` characters each.
+    At most `MAX_PARTS`, of `MAX_PART` characters each. Which of the two a method reads, the text alone does not say:
+    the first is the usual one.
     """
-    return _readings(text)[0]
-
-
-def _readings(text: str) -> list[list[str]]:
-    # A method reads a box, or its own finish[...]: which of the two, the text alone does not say.
     box, done = parse_boxed(text), FINISH.fullmatch(text)
     read = [_capped(split_answers(part)) for part in (box, done and done[1]) if part is not None]
     return read if box is not None else [*read, []]
