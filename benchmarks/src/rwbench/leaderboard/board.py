@@ -52,13 +52,12 @@ def build_board(root: Path) -> dict[str, Any]:
     sealed = _sealed(root.parent / "rounds")
     for row in rows:
         row["sealed"] = sealed.get(row["submission"])
-        row["badges"] = ["sealed round" if row["sealed"] else "claimed"]
     rows.sort(key=lambda row: (row["track"], order(row, TRACKS[row["track"]])))
     return {"schema_version": SCHEMA_VERSION, "metrics": list(METRICS), "tracks": TRACKS, "rows": rows}
 
 
 def row_of(submission: Submission) -> Row:
-    """Return what the board shows of a submission; ranks and badges follow when all rows are known."""
+    """Return what the board shows of a submission; rank and sealed score follow when all rows are known."""
     spec, results, entry = submission.spec.to_dict(), submission.results, submission.entry
     usage = results["usage"]
     means = {name: value["mean"] for name, value in usage.items()}
@@ -79,7 +78,6 @@ def row_of(submission: Submission) -> Row:
         "hardware": entry.hardware,
         "rank": None,
         "sealed": None,
-        "badges": [],
         "run_id": results["run_id"],
         "samples_sha256": results["samples_sha256"],
     }
