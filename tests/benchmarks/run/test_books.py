@@ -69,8 +69,7 @@ def test_the_recipe_asks_every_model_on_the_books(model_folder):
     assert {spec.subtasks for spec in specs} == {BOOKS} and {spec.limit for spec in specs} == {2}
     others = recipes.get("ablation/rulebooks")(Options(BookSource(books=VALIDATION_BOOKS), models=(model,)))
     assert {spec.subtasks for spec in others} == {VALIDATION_BOOKS}
-    asked, tried = ([json.dumps(spec.method) for spec in each] for each in (specs, others))
-    assert tried[: len(asked)] == asked and len(set(tried)) == len(tried) > len(asked)
+    assert [spec.method for spec in others] == [spec.method for spec in specs]
     ways = [spec.method for spec in specs if spec.method["name"] == Prompting.name]
     assert [way["rules"] for way in ways] == ["gold", "none", "pool"]
 

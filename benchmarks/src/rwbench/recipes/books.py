@@ -31,19 +31,8 @@ def rulebooks(options: Options) -> list[RunSpec]:
 
 @recipe("ablation/rulebooks", source=partial(BookSource, books=VALIDATION_BOOKS))
 def validation_rulebooks(options: Options) -> list[RunSpec]:
-    """The same on two more books (a swimming pool, a theatre), by which settings may be chosen; RAG in six ways."""
-
-    def rows(cell: Cell) -> list[Method]:
-        tried = [
-            RAG(
-                model=cell.model, retriever=search, in_prompt=count, score_share=share, max_new_tokens=LONGEST
-            )
-            for search in (BM25(), BothEnds())
-            for count, share in ((4, 0.0), (8, 0.0), (16, 0.0), (16, 0.3), (16, 0.5), (16, 0.7))
-        ]
-        return [*_rows(cell), *tried]
-
-    return _on(options, rows)
+    """The same on two more books (a swimming pool, a theatre), by which settings may be chosen."""
+    return _on(options, _rows)
 
 
 @recipe("book", source=BookSource.open)
