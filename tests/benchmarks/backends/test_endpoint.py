@@ -143,12 +143,7 @@ def test_an_endpoint_that_fails_on_and_on_stops_the_run(serve, options, workspac
 def test_settings_and_addresses_are_checked(serve, monkeypatch):
     with pytest.raises(ValueError, match="is no web address"):
         Endpoint.of("m", "localhost:8000")
-    for wrong in (
-        {"price_in": float("nan")},
-        {"price_out": -1.0},
-        {"price_in": "1"},
-        {"temperature": float("inf")},
-    ):
+    for wrong in ({"price_in": float("nan")}, {"price_out": -1.0}, {"temperature": float("inf")}):
         with pytest.raises(ValueError, match="Input should be"):
             Endpoint.of("m", "http://localhost:8000", **wrong)
     monkeypatch.setenv("RWBENCH_TIMEOUT", "soon")

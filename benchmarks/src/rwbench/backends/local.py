@@ -15,7 +15,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from functools import lru_cache
 from itertools import dropwhile
 from pathlib import Path
@@ -155,16 +155,12 @@ class Local(Backend):
 
     def _encode(self, prompt: Prompt) -> Row:
         tokenizer = load_tokenizer(base_folder(self.model))
-        text, special = self._rendered(replace(prompt, text=marked(tokenizer, prompt)))
-        return Row(encoded(tokenizer, text, special), bool(prompt.begun))
-
-    def _rendered(self, prompt: Prompt) -> tuple[str, bool]:
-        tokenizer = load_tokenizer(base_folder(self.model))
-        if self.template.chat and getattr(tokenizer, "chat_template", None):
-            turn = [{"role": "user", "content": prompt.text}]
-            opened = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
-            return opened + prompt.begun, False
-        return prompt.text + prompt.begun, True
+        text = marked(tokenizer, prompt)
+        chat = bool(self.template.chat and getattr(tokenizer, "chat_template", None))
+        if chat:
+            turn = [{"role": "user", "content": text}]
+            text = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+        return Row(encoded(tokenizer, text + prompt.begun, special=not chat), bool(prompt.begun))
 
     def _answers(self, rows: Sequence[Row], decoding: Decoding) -> list[tuple[str, str, bool, int]]:
         """Return text, the text with its special tokens, whether it ended by itself, and its tokens, of each row."""

@@ -12,6 +12,7 @@ from ruleworld_data.io import write_whole
 from ruleworld_data.scoring import SELECTIVE
 from typing_extensions import TypedDict
 
+from ..registry import Positive, Share
 from ..spec import RunSpec, in_words
 from .packed import RESULTS as PACKED_RESULTS
 from .packed import SAMPLES as PACKED_SAMPLES
@@ -20,9 +21,7 @@ from .samples import OPEN, SAMPLES_FILE, STRICT, Sample, read_samples
 
 FILE_NAME = "results.json"
 
-Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
 Amount = Annotated[float, Field(ge=0)]
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 StepNumber = Annotated[str, Field(pattern="^[1-9][0-9]?$")]
