@@ -48,6 +48,7 @@ def test_the_example_is_whole_and_readable(tmp_path):
     assert sorted(path.name for path in DATA.iterdir() if "__" not in path.name) == [
         "held_out.jsonl",
         "library",
+        "model",
         "rules.txt",
         "train.jsonl",
     ]

@@ -1,7 +1,7 @@
 """Something to try the commands on: 36 rules of a depot, questions on them, and a small random model.
 
 The model has never read a text, so its answers are noise; what its adapter learns is which rules a question and each
-of its steps need, and a trace shows that.
+of its steps need, and a trace shows that. Its tokenizer knows the words of the example.
 
 Beside it, a rule book of the real world to ask a language model: the lending rules of a town library. They and their
 questions were written before any training on plain English, and nothing is trained on them.
@@ -9,10 +9,9 @@ questions were written before any training on plain English, and nothing is trai
 
 from __future__ import annotations
 
-import json
 import re
+import shutil
 from pathlib import Path
-from typing import Any
 
 from .._files import part_of
 
@@ -63,43 +62,8 @@ def write_example(folder: str | Path, book: str | None = None) -> Path:
 
 def _write_model(folder: Path) -> None:
     import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    tokenizer = _tokenizer()
+    shutil.copytree(DATA / "model", folder)
     torch.manual_seed(0)
-    config = Qwen2Config(
-        vocab_size=len(tokenizer) + 1,  # a row for <search>
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        tie_word_embeddings=True,
-    )
-    Qwen2ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-
-
-def _tokenizer() -> Any:
-    """Return a tokenizer of the example's own words."""
-    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    from ..training.data import target_text
-
-    texts = (DATA / "rules.txt").read_text(encoding="utf-8").splitlines()
-    for name in FILES[1:]:
-        for line in (DATA / name).read_text(encoding="utf-8").splitlines():
-            row = json.loads(line)
-            texts += [row["question"] + "\n", target_text(row, search_token="")]
-    # A word keeps the space before it, so that decoding gives the text back.
-    pieces = sorted({piece for text in texts for piece in re.findall(r" ?\w+|[^\w ]| ", text)})
-    names = dict.fromkeys(["<pad>", "<eos>", "<unk>", *pieces])
-    tokenizer = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r" ?\w+|[^\w ]| "), "isolated")
-    tokenizer.decoder = decoders.Fuse()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>"
-    )
+    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).save_pretrained(folder)
