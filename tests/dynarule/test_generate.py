@@ -4,8 +4,8 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from dynarule.generation import PlainText, encode_prompt
 from dynarule.memory.refusal import says, support_curve
+from dynarule.tokenizer import PlainText, encode_prompt
 from tokenizers import AddedToken
 
 from dynarule import (

@@ -19,6 +19,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     plus="PlusConfig PlusMemory RuleStates TokenMemory",
     search_token="SEARCH_TOKEN prepare_search search_id",
     decoding="growing_cache",
-    generation="Generation generate question_prompts rule_memory",
-    tokenizer="load_tokenizer",
+    generation="Generation generate rule_memory",
+    tokenizer="load_tokenizer question_prompts",
 )

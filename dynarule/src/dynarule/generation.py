@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -14,28 +12,15 @@ from torch import Tensor, nn
 
 from .adapter import RuleAdapter
 from .bank.bank import RuleBank
-from .bank.sources import HALF_PAIR, listed
-from .config import DynaRuleConfig
+from .bank.sources import listed
 from .decoding import check_decoding, growing_cache
 from .memory.hooks import attach
 from .memory.refusal import Refusals, refusal
 from .memory.serving import Retrieval, RuleMemory
-from .search_token import search_id
-from .tokenizer import as_text, control_tokens, encode_marked, text_ids
+from .search_token import SearchWriter, search_id
+from .tokenizer import Prompt, control_tokens, encode_prompt
 
-__all__ = ["Generation", "Prompt", "encode_prompt", "generate", "question_prompts", "rule_memory"]
-
-Prompt = str | Sequence[Mapping[str, Any]]
-"""Text as it is, control tokens included, or chat messages for the tokenizer's template: texts, the last the user's."""
-ROLES = ("system", "developer", "user")
-_ALONE = (
-    "since a search looks for what all turns say, not for what the last one asks; ask the last question by itself, "
-    "with all that it needs"
-)
-
-
-class PlainText(str):
-    """A prompt that holds no control token: one that its text spells, such as ``<search>``, is read as text."""
+__all__ = ["Generation", "generate", "rule_memory"]
 
 
 @dataclass(frozen=True)
@@ -134,8 +119,9 @@ def generate(
     processors, criteria = (
         list(options.pop(n, None) or []) for n in ("logits_processor", "stopping_criteria")
     )
-    floor, layer = min_support, memory.config.confidence_layer
-    floor = memory.config.min_support if floor is None else floor
+    config = memory.config
+    behind, layer = config.search_place == "behind" and config.search_id == search, config.confidence_layer
+    floor = config.min_support if min_support is None else min_support
     encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(listed("prompts", prompts))]
     longest = getattr(model.config, "max_position_embeddings", None)
     for i, ids in enumerate(encoded):
@@ -159,7 +145,7 @@ def generate(
             ]  # the model has no more places
             searches = []
             if search is not None:
-                searches = [_Searches(search, tokenizer, length, max_searches, memory.config)]
+                searches = [SearchWriter(search, tokenizer, length, max_searches, behind)]
             cache = None if named else growing_cache(model)
             refusals = Refusals(memory, length, floor) if floor else None
             out = model.generate(  # type: ignore[operator]
@@ -205,41 +191,6 @@ def _finite(input_ids: Tensor, scores: Tensor) -> Tensor:
     return scores
 
 
-_HEADER = re.compile(r"\[\s*Step\s*(?!1\s*\])\d[\d\s]*\]$")
-"""A header behind which ``<search>`` stands, as decoding writes it: digits may be tokens with blanks between them."""
-_HEADER_TOKENS = 16  # of the text's end that is looked at for one
-
-
-class _Searches:
-    """Write ``<search>`` behind the headers where it was trained, and no more of them than allowed, in each row.
-
-    A logits processor. Behind ``[Step 2]`` and later headers the template leaves no choice, and a model that was to
-    choose forgets it now and then: its step then says what it remembers of the last one's rules.
-    """
-
-    def __init__(
-        self, search: int, tokenizer: Any, prompt_length: int, most: int, config: DynaRuleConfig
-    ) -> None:
-        self.search, self.tokenizer, self.prompt_length, self.most = search, tokenizer, prompt_length, most
-        self.forced = config.search_place == "behind" and config.search_id == search
-
-    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        written_BT = input_ids[:, self.prompt_length :]
-        may_B = (written_BT == self.search).sum(-1) < self.most
-        scores[:, self.search] = scores[:, self.search].masked_fill(~may_B, -torch.inf)
-        if not self.forced:
-            return scores
-        ends = self.tokenizer.convert_ids_to_tokens(written_BT[:, -1:].flatten().tolist())
-        for row, end in enumerate(ends):
-            if may_B[row] and (end or "").endswith("]"):
-                line = self.tokenizer.decode(written_BT[row, -_HEADER_TOKENS:])
-                if _HEADER.search(line):
-                    scores[row] = torch.full_like(scores[row], -torch.inf).index_fill(
-                        0, written_BT.new_tensor([self.search]), 0.0
-                    )
-        return scores
-
-
 def rule_memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
     """Return a memory that searches if the adapter names layers that ``<search>`` replaces."""
     adapter = RuleAdapter(model)
@@ -247,95 +198,6 @@ def rule_memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:
     if config.updated_layers(adapter.num_layers):
         row = search_id(tokenizer, config.search_token, config.search_id)
     return config.memory_class()(adapter, bank, row, tokenizer=tokenizer)
-
-
-def question_prompts(tokenizer: Any, questions: Sequence[str], opening: str = "") -> list[Prompt]:
-    """Return questions as they are asked, in training too.
-
-    Chat messages where the tokenizer has a template, else a line of its own for each, behind an ``opening``: an
-    adapter's ``config.question_opening``.
-    """
-    questions = listed("questions", questions)
-    for i, question in enumerate(questions):
-        if not question.strip():
-            raise ValueError(f"question {i} is empty, got {question!r}")
-        if HALF_PAIR.search(question):
-            raise ValueError(f"question {i} holds half a surrogate pair, got {question!r}; type UTF-8")
-    if getattr(tokenizer, "chat_template", None):
-        return [[{"role": "user", "content": question}] for question in questions]
-    return [PlainText(f"{opening}{question}\n") for question in questions]
-
-
-def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:
-    """Return a prompt's tokens; messages end where the answer begins, and their contents are `PlainText`."""
-    if isinstance(prompt, str):
-        plain = isinstance(prompt, PlainText)
-        if not plain and _has_answer(tokenizer, prompt):
-            raise ValueError(f"prompt {index} holds an answered turn, {_ALONE}")
-        ids = text_ids(tokenizer, prompt) if plain else tokenizer(prompt)["input_ids"]
-    else:
-        ids = _encode_messages(tokenizer, list(prompt), index)
-    if not ids or (isinstance(prompt, str) and not prompt.strip()):
-        raise ValueError(f"prompt {index} has no tokens, or only blanks: {prompt!r}")
-    return ids
-
-
-def _has_answer(tokenizer: Any, prompt: str) -> bool:
-    """Say whether a text was written by the chat template from more than one question."""
-    if not getattr(tokenizer, "chat_template", None):
-        return False
-    roles = {"\ue001": "user", "\ue002": "assistant", "\ue003": "user"}
-    turns = [{"role": role, "content": word} for word, role in roles.items()]
-    try:
-        written = tokenizer.apply_chat_template(turns, tokenize=False)
-        answer, question = (written.split(one)[1].split(next)[0] for one, next in pairwise(roles))
-    except Exception:  # a template is a program, and need not know a second question
-        return False
-    marks = as_text(tokenizer, question) != question  # else it could be anything
-    return marks and question in prompt.partition(answer)[2]
-
-
-def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[int]:
-    if not getattr(tokenizer, "chat_template", None):
-        raise ValueError(
-            f"prompt {index} is a list of messages, but the tokenizer has no chat template; pass text"
-        )
-    plain = [read_message(message, f"prompt {index}") for message in messages]
-    roles = [message["role"] for message in plain]
-    if roles.count("user") != 1 or roles[-1] != "user":
-        raise ValueError(f"prompt {index} must end with the one message of the user, {_ALONE}")
-    # the template's own control tokens have no marks
-    contents = [message | {"content": as_text(tokenizer, message["content"])} for message in plain]
-    spelled = contents != plain
-    try:
-        written = tokenizer.apply_chat_template(
-            contents, add_generation_prompt=True, tokenize=not spelled, return_dict=not spelled
-        )
-    except Exception as error:  # a template is a program: it may raise anything
-        raise ValueError(
-            f"the tokenizer's chat template cannot write prompt {index} ({type(error).__name__}: {error}); mend "
-            "chat_template.jinja in the folder of the adapter or model, or remove it"
-        ) from None
-    if not spelled:
-        return written["input_ids"]
-    return encode_marked(tokenizer, written)
-
-
-def read_message(message: Mapping[str, Any], place: str) -> dict[str, str]:
-    """Return role and text of a message; of whatever else it holds a template could make control tokens."""
-    role, content = (
-        message.get(key) if isinstance(message, Mapping) else None for key in ("role", "content")
-    )
-    if role not in ROLES:
-        raise ValueError(f"{place} holds a turn of the {role}, expected {', '.join(ROLES)}: {_ALONE}")
-    if isinstance(content, list | tuple):
-        parts: list[Any] = [
-            isinstance(part, Mapping) and part.get("type") == "text" and part.get("text") for part in content
-        ]
-        content = "".join(parts) if all(isinstance(part, str) for part in parts) else None
-    if not isinstance(content, str) or not content.strip() or HALF_PAIR.search(content):
-        raise ValueError(f"{place} holds a message whose content is empty or no text, got {message!r:.80}")
-    return {"role": role, "content": content}
 
 
 def pad_id(model: nn.Module, tokenizer: Any) -> int:

@@ -7,6 +7,7 @@ not use (Qwen2.5); only then a matrix grows by one row. Nothing is ever cut off,
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import torch
@@ -15,6 +16,9 @@ from torch import Tensor, nn
 from .base_model import base_matrix
 
 SEARCH_TOKEN = "<search>"
+_HEADER = re.compile(r"\[\s*Step\s*(?!1\s*\])\d[\d\s]*\]$")
+"""A header behind which ``<search>`` stands, as decoding writes it: digits may be tokens with blanks between them."""
+_HEADER_TOKENS = 16  # of the text's end that is looked at for one
 
 
 def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) -> int:
@@ -98,3 +102,32 @@ def _id_of(tokenizer: Any, token: str) -> int | None:
     # Not by get_vocab(), which lists the whole vocabulary; a token that is unknown may get the id of another.
     row = tokenizer.convert_tokens_to_ids(token)
     return row if row is not None and tokenizer.convert_ids_to_tokens(row) == token else None
+
+
+class SearchWriter:
+    """Write ``<search>`` behind the headers where it was trained, and no more of them than allowed, in each row.
+
+    A logits processor. Behind ``[Step 2]`` and later headers the template leaves no choice, and a model that was to
+    choose forgets it now and then: its step then says what it remembers of the last one's rules.
+    """
+
+    def __init__(self, search: int, tokenizer: Any, prompt_length: int, most: int, behind: bool) -> None:
+        self.search, self.tokenizer, self.prompt_length, self.most = search, tokenizer, prompt_length, most
+        self.behind = behind
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        """Return the scores of the next token, those of `<search>` set where the template says."""
+        written_BT = input_ids[:, self.prompt_length :]
+        may_B = (written_BT == self.search).sum(-1) < self.most
+        scores[:, self.search] = scores[:, self.search].masked_fill(~may_B, -torch.inf)
+        if not self.behind:
+            return scores
+        ends = self.tokenizer.convert_ids_to_tokens(written_BT[:, -1:].flatten().tolist())
+        for row, end in enumerate(ends):
+            if may_B[row] and (end or "").endswith("]"):
+                line = self.tokenizer.decode(written_BT[row, -_HEADER_TOKENS:])
+                if _HEADER.search(line):
+                    scores[row] = torch.full_like(scores[row], -torch.inf).index_fill(
+                        0, written_BT.new_tensor([self.search]), 0.0
+                    )
+        return scores

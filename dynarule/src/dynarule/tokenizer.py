@@ -1,13 +1,39 @@
-"""Load a tokenizer as it was saved; read as text the control tokens that a user's text spells."""
+"""Load a tokenizer as it was saved; encode prompts, in which the control tokens that a user's text spells are text."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-__all__ = ["as_text", "encode_marked", "load_tokenizer", "markup_tokens", "without_marks"]
+from .bank.sources import HALF_PAIR, listed
+
+__all__ = [
+    "Prompt",
+    "as_text",
+    "encode_marked",
+    "encode_prompt",
+    "load_tokenizer",
+    "markup_tokens",
+    "question_prompts",
+    "without_marks",
+]
+
+Prompt = str | Sequence[Mapping[str, Any]]
+"""Text as it is, control tokens included, or chat messages for the tokenizer's template: texts, the last the user's."""
+ROLES = ("system", "developer", "user")
+_ALONE = (
+    "since a search looks for what all turns say, not for what the last one asks; ask the last question by itself, "
+    "with all that it needs"
+)
+
+
+class PlainText(str):
+    """A prompt that holds no control token: one that its text spells, such as ``<search>``, is read as text."""
+
 
 _MARK = "\ue000"
 """Before a control token that is text, and before itself."""
@@ -95,3 +121,92 @@ def text_ids(tokenizer: Any, text: str, add_special_tokens: bool = True) -> list
     if _MARKUP.search(text) and (marked := as_text(tokenizer, text)) != text:
         return encode_marked(tokenizer, marked, add_special_tokens)
     return tokenizer(text, add_special_tokens=add_special_tokens, split_special_tokens=True)["input_ids"]
+
+
+def question_prompts(tokenizer: Any, questions: Sequence[str], opening: str = "") -> list[Prompt]:
+    """Return questions as they are asked, in training too.
+
+    Chat messages where the tokenizer has a template, else a line of its own for each, behind an ``opening``: an
+    adapter's ``config.question_opening``.
+    """
+    questions = listed("questions", questions)
+    for i, question in enumerate(questions):
+        if not question.strip():
+            raise ValueError(f"question {i} is empty, got {question!r}")
+        if HALF_PAIR.search(question):
+            raise ValueError(f"question {i} holds half a surrogate pair, got {question!r}; type UTF-8")
+    if getattr(tokenizer, "chat_template", None):
+        return [[{"role": "user", "content": question}] for question in questions]
+    return [PlainText(f"{opening}{question}\n") for question in questions]
+
+
+def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:
+    """Return a prompt's tokens; messages end where the answer begins, and their contents are `PlainText`."""
+    if isinstance(prompt, str):
+        plain = isinstance(prompt, PlainText)
+        if not plain and _has_answer(tokenizer, prompt):
+            raise ValueError(f"prompt {index} holds an answered turn, {_ALONE}")
+        ids = text_ids(tokenizer, prompt) if plain else tokenizer(prompt)["input_ids"]
+    else:
+        ids = _encode_messages(tokenizer, list(prompt), index)
+    if not ids or (isinstance(prompt, str) and not prompt.strip()):
+        raise ValueError(f"prompt {index} has no tokens, or only blanks: {prompt!r}")
+    return ids
+
+
+def _has_answer(tokenizer: Any, prompt: str) -> bool:
+    """Say whether a text was written by the chat template from more than one question."""
+    if not getattr(tokenizer, "chat_template", None):
+        return False
+    roles = {"\ue001": "user", "\ue002": "assistant", "\ue003": "user"}
+    turns = [{"role": role, "content": word} for word, role in roles.items()]
+    try:
+        written = tokenizer.apply_chat_template(turns, tokenize=False)
+        answer, question = (written.split(one)[1].split(next)[0] for one, next in pairwise(roles))
+    except Exception:  # a template is a program, and need not know a second question
+        return False
+    marks = as_text(tokenizer, question) != question  # else it could be anything
+    return marks and question in prompt.partition(answer)[2]
+
+
+def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[int]:
+    if not getattr(tokenizer, "chat_template", None):
+        raise ValueError(
+            f"prompt {index} is a list of messages, but the tokenizer has no chat template; pass text"
+        )
+    plain = [read_message(message, f"prompt {index}") for message in messages]
+    roles = [message["role"] for message in plain]
+    if roles.count("user") != 1 or roles[-1] != "user":
+        raise ValueError(f"prompt {index} must end with the one message of the user, {_ALONE}")
+    # the template's own control tokens have no marks
+    contents = [message | {"content": as_text(tokenizer, message["content"])} for message in plain]
+    spelled = contents != plain
+    try:
+        written = tokenizer.apply_chat_template(
+            contents, add_generation_prompt=True, tokenize=not spelled, return_dict=not spelled
+        )
+    except Exception as error:  # a template is a program: it may raise anything
+        raise ValueError(
+            f"the tokenizer's chat template cannot write prompt {index} ({type(error).__name__}: {error}); mend "
+            "chat_template.jinja in the folder of the adapter or model, or remove it"
+        ) from None
+    if not spelled:
+        return written["input_ids"]
+    return encode_marked(tokenizer, written)
+
+
+def read_message(message: Mapping[str, Any], place: str) -> dict[str, str]:
+    """Return role and text of a message; of whatever else it holds a template could make control tokens."""
+    role, content = (
+        message.get(key) if isinstance(message, Mapping) else None for key in ("role", "content")
+    )
+    if role not in ROLES:
+        raise ValueError(f"{place} holds a turn of the {role}, expected {', '.join(ROLES)}: {_ALONE}")
+    if isinstance(content, list | tuple):
+        parts: list[Any] = [
+            isinstance(part, Mapping) and part.get("type") == "text" and part.get("text") for part in content
+        ]
+        content = "".join(parts) if all(isinstance(part, str) for part in parts) else None
+    if not isinstance(content, str) or not content.strip() or HALF_PAIR.search(content):
+        raise ValueError(f"{place} holds a message whose content is empty or no text, got {message!r:.80}")
+    return {"role": role, "content": content}

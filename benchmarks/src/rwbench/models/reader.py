@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from dynarule.bank import EmbeddingCache
-from dynarule.generation import Prompt, encode_prompt
+from dynarule.tokenizer import Prompt, encode_prompt
 
 from dynarule import (
     DynaRuleConfig,

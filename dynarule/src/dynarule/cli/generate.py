@@ -54,8 +54,8 @@ def generate(
     import torch
 
     from ..generation import generate as run
-    from ..generation import question_prompts
     from ..memory.serving import one_a_step
+    from ..tokenizer import question_prompts
 
     torch.manual_seed(seed)
     sampling: dict[str, Any] = {} if temperature is None else {"do_sample": True, "temperature": temperature}

@@ -36,8 +36,8 @@ def confidence(
     texts = [row["question"] for row in read_rows(questions, "200 questions or more")]
     base, tokenizer, bank = served.load()
     from ..config import DynaRuleConfig
-    from ..generation import question_prompts
     from ..memory.confidence import measure_confidence
+    from ..tokenizer import question_prompts
 
     curve = measure_confidence(base, tokenizer, bank, question_prompts(tokenizer, texts), batch_size)
     if write:
@@ -71,8 +71,9 @@ def support(
         raise ValueError(f'{questions}: some questions must have the answers ["{UNKNOWN}"]')
     base, tokenizer, bank = served.load()
     from ..config import DynaRuleConfig
-    from ..generation import generate, question_prompts
+    from ..generation import generate
     from ..memory.refusal import says, support_curve
+    from ..tokenizer import question_prompts
 
     prompts = question_prompts(
         tokenizer, [row["question"] for row in rows], base.active_peft_config.question_opening

@@ -66,4 +66,5 @@ def _write_model(folder: Path) -> None:
 
     shutil.copytree(DATA / "model", folder)
     torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder)).save_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from ..adapter import RuleAdapter
 from ..attention import AttendedRules, RuleTokens
 from ..bank.bank import RuleBank
-from ..generation import Prompt, encode_prompt, left_pad, pad_id
+from ..generation import left_pad, pad_id
 from ..projection import RuleProjection
+from ..tokenizer import Prompt, encode_prompt
 from .hooks import attach
 from .serving import RuleMemory
 

@@ -16,7 +16,7 @@ from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from starlette.exceptions import HTTPException
 
 from ..bank.sources import make_rules
-from ..generation import Prompt, question_prompts, read_message
+from ..tokenizer import Prompt, question_prompts, read_message
 from .book import Book
 from .engine import Engine, EngineClosed
 from .protocol import (

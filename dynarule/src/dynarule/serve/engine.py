@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from ..generation import encode_prompt, generate, rule_memory
+from ..generation import generate, rule_memory
+from ..tokenizer import encode_prompt
 from .book import Book
 from .requests import BatchWatch, Request
 

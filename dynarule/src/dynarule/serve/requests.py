@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..generation import Generation, Prompt
+from ..generation import Generation
 from ..memory.serving import Retrieval, one_a_step
-from ..tokenizer import control_tokens
+from ..tokenizer import Prompt, control_tokens
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from typing import Any
 
 from .._lazy import need
 from ..bank.bank import RuleBank
-from ..generation import generate, question_prompts
+from ..generation import generate
 from ..memory.serving import one_a_step
+from ..tokenizer import question_prompts
 
 
 class StepRules:

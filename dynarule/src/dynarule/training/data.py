@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ..config import SearchPlace
-from ..generation import encode_prompt, question_prompts
 from ..search_token import SEARCH_TOKEN, search_id
+from ..tokenizer import encode_prompt, question_prompts
 from .losses import IGNORE
 from .pools import Rows, RulePools
 
