@@ -11,7 +11,7 @@ import torch
 from dynarule.bank import RuleBank
 from dynarule.bank.sources import make_rules, read_rules
 from dynarule.books import read_book
-from dynarule.books.blocks import blocks_of
+from dynarule.books.markdown import blocks_of
 from dynarule.books.questions import draft_questions
 from dynarule.books.review import write_book
 from dynarule.plus.words import words_of

@@ -5,5 +5,6 @@ from .._lazy import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     questions="draft_questions read_questions",
-    rules="DocumentRule read_book read_documents",
+    readers="read_book read_documents",
+    rules="DocumentRule",
 )

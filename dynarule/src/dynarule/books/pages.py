@@ -8,9 +8,10 @@ from typing import Any
 
 from .._lazy import need
 from ..bank.lexicon import has_verb
-from .blocks import BULLET, Block, Row, blocks_of, is_title, is_whole, nested, plain
+from .blocks import BULLET, Block, Row, is_title, is_whole, nested, plain
 from .files import EXTRA
-from .tables import tables_of
+from .markdown import blocks_of
+from .sheets import tables_of
 
 _BLOCK_TAGS = {
     *"summary button p li td th h1 h2 h3 h4 h5 h6 div section article blockquote dd dt body main header footer".split()

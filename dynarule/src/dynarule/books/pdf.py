@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from .._lazy import need
-from .blocks import Block, blocks_of
+from .blocks import Block
 from .files import EXTRA
-from .tables import tables_of
+from .markdown import blocks_of
+from .sheets import tables_of
 
 
 def read_pdf(path: Path) -> list[Block]:

@@ -1,22 +1,96 @@
-"""Files as blocks, by their endings; Markdown and text, and the clauses of Prolog and Rego."""
+"""Files as rules: read as blocks by their endings, then as rules of one book."""
 
 from __future__ import annotations
 
-import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from os import PathLike
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 from ..bank.sources import read_parquet
-from .blocks import Block, blocks_of
+from .blocks import Block
+from .document import Document
 from .files import decoded
+from .markdown import blocks_of
 from .pages import markup, read_docx, read_html
 from .pdf import read_pdf
+from .programs import read_prolog, read_rego
+from .rules import BookReading, DocumentRule
 from .sheets import read_cells, read_json, read_xlsx, records
 
 KINDS = ".md .markdown .txt .rst .html .htm .docx .pdf .csv .tsv .xlsx .jsonl .json .parquet .pl .pro .lp .rego".split()
 _UNPACKED, _RATIO = 10 << 20, 100
 """Bytes to which an office document may unpack, whatever its size; else so many times its size."""
-_QUOTED = r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\""
+
+
+def read_documents(
+    paths: Iterable[str | PathLike[str]] | str | PathLike[str], **columns: Any
+) -> list[DocumentRule]:
+    """Read the rules of documents: Markdown, text, HTML, DOCX, PDF, CSV, TSV, XLSX, JSON lines, parquet, Prolog, Rego.
+
+    Headings become context, bullets are joined with what leads in to them, wrapped lines with each other; code, tables
+    of contents and page numbers are left out; a rule that comes twice is kept once. A file that cannot be read is a
+    warning, the others are read.
+
+    Parameters
+    ----------
+    paths : path or iterable of path
+        Files, or folders whose files are read.
+    **columns
+        Of tables: ``text``, the column of rules, or ``outcomes``, a list of columns.
+
+    Raises
+    ------
+    ValueError
+        If there is no rule in any of them.
+    """
+    reading = read_book(paths, **columns)
+    for problem in reading.problems:
+        warnings.warn(problem, stacklevel=2)
+    return reading.rules
+
+
+def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **columns: Any) -> BookReading:
+    """Read documents as `read_documents` does; return what was left out, too."""
+    reading = BookReading()
+    listed = [Path(paths)] if isinstance(paths, str | PathLike) else [Path(path) for path in paths]
+    files = [file for path in listed for file in (sorted(path.rglob("*.*")) if path.is_dir() else [path])]
+    if not files:
+        raise ValueError("no document given; give files or folders")
+    first: dict[str, DocumentRule] = {}
+    names = Counter(path.name for path in files)
+    for path in files:
+        if path.is_symlink() and path not in listed:
+            reading.problems.append(f"{path} is a link, and is not followed from a folder; give it by itself")
+            continue
+        source = path.name if names[path.name] == 1 else path.as_posix()
+        try:
+            blocks = read_blocks(path)
+            rules = Document(source, reading, columns).read(blocks)
+        except (ValueError, OSError) as error:
+            reading.problems.append(str(error))
+            continue
+        titles = {title for rule in rules for title in rule.context}
+        reading.left_out += [
+            (f"{source}:{block.line_at(0)}", block.text, "a title with no rule below it")
+            for block in blocks
+            if block.kind == "heading" and block.text not in titles
+        ]
+        if not rules:
+            reading.problems.append(f"{path} holds no rules: no whole sentence and no table of them")
+        for rule in rules:
+            key = " ".join(rule.text.casefold().rstrip(".").split())
+            if key in first:
+                first[key].also.append(rule.place)
+            else:
+                first[key] = rule
+                reading.rules.append(rule)
+    if not reading.rules:
+        raise ValueError("no rules found: " + "; ".join(reading.problems))
+    return reading
 
 
 def read_blocks(path: Path) -> list[Block]:
@@ -38,11 +112,11 @@ def read_blocks(path: Path) -> list[Block]:
         **dict.fromkeys((".html", ".htm"), lambda path: read_html(markup(path))),
         **dict.fromkeys((".csv", ".tsv"), read_cells),
         **dict.fromkeys((".jsonl", ".json"), read_json),
-        **dict.fromkeys((".pl", ".pro", ".lp"), _clauses),
+        **dict.fromkeys((".pl", ".pro", ".lp"), read_prolog),
         ".docx": read_docx,
         ".pdf": read_pdf,
         ".xlsx": read_xlsx,
-        ".rego": _bodies,
+        ".rego": read_rego,
         ".parquet": lambda path: [records(read_parquet([path]).to_pylist())],
     }.get(suffix, lambda path: blocks_of(list(enumerate(decoded(path).splitlines(), 1))))
     try:
@@ -67,41 +141,3 @@ def _check_archive(path: Path) -> None:
         size = sum(part.file_size for part in archive.infolist())
     if size > max(_UNPACKED, _RATIO * path.stat().st_size):
         raise ValueError(f"it unpacks to {size >> 20:,} MiB, which no document of its size does")
-
-
-def _uncommented(path: Path, comment: str) -> str:
-    """Return a program without its comments, lines as they were; the sign of one may stand in quotes."""
-    kept = re.compile(rf"({_QUOTED})|{comment}", re.DOTALL)
-    return kept.sub(lambda match: match[1] or "\n" * match[0].count("\n"), decoded(path))
-
-
-def _clauses(path: Path) -> list[Block]:
-    """Return the clauses of a logic program, each to its full stop; comments and directives are left out."""
-    text = _uncommented(path, r"%[^\n]*|/\*.{0,9999}?\*/")
-    blocks, start = [], 0
-    for part in re.finditer(rf"{_QUOTED}|(?P<end>\.(?=\s|$))|[^.'\"]+|.", text, re.DOTALL):
-        if part["end"]:
-            clause, line = text[start : part.end()], text.count("\n", 0, start) + 1
-            line += clause[: len(clause) - len(clause.lstrip())].count("\n")
-            if not clause.lstrip().startswith((":-", "?-")):
-                blocks.append(Block("rule", " ".join(clause.split()), [(0, line)]))
-            start = part.end()
-    return blocks
-
-
-def _bodies(path: Path) -> list[Block]:
-    """Return the rules of a Rego policy, each to the end of its braces, with a semicolon where a line ends within."""
-    blocks, open_, text, line = [], 0, "", 0
-    for number, row in enumerate(_uncommented(path, r"#[^\n]*").splitlines(), 1):
-        row = row.strip()
-        if not row or (not open_ and re.match(r"(?:package|import)\b", row)):
-            continue
-        line = line if text else number
-        between = "" if not text else " " if text[-1] in "{([,;" or row[0] in "})]" else "; "
-        text += between + row
-        bare = re.sub(_QUOTED, "", row)
-        open_ += sum(bare.count(opens) - bare.count(closes) for opens, closes in ("{}", "()", "[]"))
-        if open_ <= 0 and not text.endswith("else"):
-            blocks.append(Block("rule", text, [(0, line)]))
-            open_, text = 0, ""
-    return blocks + ([Block("rule", text, [(0, line)])] if text else [])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from .blocks import Block, Row, is_whole
+from .blocks import Row, is_whole
 
 TEXT_NAMES = "nl rule rules text statement policy requirement sentence description regulation".split()
 PREMISE_NAMES = "premise if when antecedent given wenn".split()
@@ -50,47 +50,6 @@ class TableRule(NamedTuple):
     text: str
     premise: str | None = None
     conclusion: str | None = None
-
-
-def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
-    """Return the tables of a sheet, and as texts what stands alone in its row: titles, names of groups, notes.
-
-    Another table begins below a blank row or a title where a row has words in a column of numbers, or other columns.
-    """
-    rows, blocks = list(rows), []
-    width = max((len(cells) for _, cells in rows), default=0)
-    alone: list[tuple[int, str]] = []
-    table, blank = None, True
-    for line, cells in rows:
-        cells = [*cells, *[""] * (width - len(cells))]
-        filled = [cell for cell in cells if cell]
-        if len({*filled}) == 1 < width and (cells[0] or len(filled) == 1):
-            alone.append((line, filled[0].lstrip("*† ")))
-        elif filled:
-            *texts, (_, named) = alone or [(line, "" if table else title)]
-            blocks += [Block("text", text, [(0, at)]) for at, text in texts]
-            if table is None or alone or blank:
-                names = table is None or _is_names(cells, table.rows, bool(blank and alone))
-                if table is None or alone or names:
-                    table = Block(
-                        "table", named, [(0, line)], rows=[] if names or table is None else table.rows[:1]
-                    )
-                    blocks.append(table)
-            table.rows.append((line, cells))
-            alone, blank = [], False
-        elif not blank:  # what stands below a table and above a blank row is a note
-            blocks += [Block("text", text, [(0, at)]) for at, text in alone]
-            alone, blank = [], True
-    return blocks + [Block("text", text, [(0, at)]) for at, text in alone]
-
-
-def _is_names(cells: Sequence[str], rows: Sequence[Row], titled: bool) -> bool:
-    """Whether a row has words in a column that has had numbers; below a title, whether it has other columns."""
-    columns = zip(*(more for _, more in rows[1:]), strict=False)
-    return any(
-        cell and not re.search(r"\d", cell) and all(re.search(r"\d", value) for value in values if value)
-        for cell, values in zip(cells, columns, strict=False)
-    ) or (titled and list(map(bool, cells)) != list(map(bool, rows[0][1])))
 
 
 def table_rules(

@@ -35,8 +35,8 @@ def new(
 
     Example: dynarule book new handbook --from policy.md --from fees.xlsx
     """
+    from ..books.readers import read_book
     from ..books.review import write_book
-    from ..books.rules import read_book
 
     if folder.exists():
         raise FileExistsError(f"{folder} exists already; choose a new folder")

@@ -1,0 +1,200 @@
+"""A document's blocks as rules: sentences with what they need to be whole, below the headings above them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import takewhile
+from typing import Any
+
+from ..bank.clauses import split_rule
+from ..bank.lexicon import has_verb
+from .blocks import Block, is_whole
+from .lists import RUNS_ON, joined, whole_item
+from .rules import BookReading, DocumentRule
+from .sentences import IMPRINT, REFERS_BACK, no_rule, sentences
+from .tables import ALONE_NAMES, PREMISE_NAMES, THEN_NAMES, table_rules
+
+LONGEST_ANSWER = 800
+"""Characters below a heading that asks: a longer answer is no rule but a chapter."""
+_IF, _THEN = (
+    re.compile(rf"(?:{'|'.join(names)})\s*:\s*(.+)", re.IGNORECASE)
+    for names in (
+        [*PREMISE_NAMES, *ALONE_NAMES, "trigger"],
+        [*THEN_NAMES, "action", "result", "outcome", "response"],
+    )
+)
+"""Lines as "Condition: ..." and "Action: ..."."""
+_EXCEPTIONS, _EXCEPTED = (
+    re.compile(rf"(?:exceptions?|exclusions?|exempt(?:ions?)?){end}", re.IGNORECASE) for end in (":?$", ": ")
+)
+
+
+@dataclass
+class Document:
+    """One document: its rules so far, and the headings above the next."""
+
+    source: str
+    reading: BookReading
+    columns: dict[str, Any]
+    part: str = ""
+    rules: list[DocumentRule] = field(default_factory=list)
+    headings: list[tuple[int, str]] = field(default_factory=list)
+
+    def read(self, blocks: Sequence[Block]) -> list[DocumentRule]:
+        """Return the rules of a document, whose blocks may be changed."""
+        at = 0
+        while at < len(blocks):
+            block, end = blocks[at], at + 1
+            after = blocks[end] if end < len(blocks) else Block("heading", "", [(0, 0)])
+            self.part = f":{block.part}" if block.part else ""
+            lists = after.kind == "item" and not is_whole(block.text)
+            if block.kind == "heading" and IMPRINT.match(block.text):
+                block.kind = "text"
+            elif block.kind in ("text", "item") and _is_heading(block, after):
+                block.kind, block.depth, block.text = "heading", 8 + block.depth, block.text.rstrip(":")
+            if block.kind in ("heading", "text") and block.text.endswith("?"):
+                end = self._answer(block, blocks[end:]) + end
+            if block.kind == "heading":
+                self._below(block.depth)
+                self.headings.append((block.depth, block.text))
+            elif block.kind == "table":
+                self._table(block)
+            elif block.kind == "rule":
+                self._add(block.text, block.line_at(0))
+            elif block.kind == "lost":
+                self._leave(block.line_at(0), block.text, block.mark)
+            elif (premise := _IF.match(block.text)) and (then := _THEN.match(after.text)):
+                self._add(
+                    f"If {premise[1]}, {then[1].rstrip('.')}.", block.line_at(0), f"If {premise[1]}", then[1]
+                )
+                end += 1
+            elif end == at + 1:
+                if block.text.endswith(":"):  # "Opening hours:", a line for each day
+                    for line in takewhile(_is_fragment, blocks[end:]):
+                        line.kind, lists = "item", True
+                pairs = zip(blocks[end:], [*blocks[end + 1 :], Block("heading", "", [])], strict=False)
+                if block.kind == "item" or lists:
+                    end += sum(1 for _ in takewhile(partial(_is_below, block), pairs))
+                self._sentences(block, blocks[at + 1 : end])
+            at = end
+        return self.rules
+
+    def _leave(self, line: int, text: str, reason: str) -> None:
+        self.reading.left_out.append((f"{self.source}{self.part}:{line}", text[:300], reason))
+
+    def _below(self, depth: int) -> None:
+        self.headings = [heading for heading in self.headings if heading[0] < depth]
+
+    def _add(self, text: str, line: int, premise: str | None = None, conclusion: str | None = None) -> None:
+        context = tuple(title for _, title in self.headings)
+        rule = DocumentRule(text, premise or "", conclusion or "", self.source + self.part, line, context)
+        if premise is None or conclusion is None:
+            rule.premise, rule.conclusion, rule.sure = split_rule(text)
+        self.rules.append(rule)
+
+    def _answer(self, question: Block, blocks: Sequence[Block]) -> int:
+        """Add a question with its answer; return their number: all below a title, else one and its list."""
+        taken = list(takewhile(lambda b: b.kind in ("text", "item") and "? " not in f"{b.text} ", blocks))
+        texts: list[str] = []
+        at = 0
+        while at < len(taken) and (not at or question.kind == "heading"):
+            text = re.sub(r"^A(?:nswer)?\s?\d*[.:]\s+", "", taken[at].text)
+            lists = taken[at].kind == "item" or not is_whole(text)
+            below = list(takewhile(lambda b: b.kind == "item", taken[at + 1 :])) if lists else []
+            if taken[at].kind == "text":
+                texts += [part for part, _ in joined(text, 0, below)] if below else [text]
+            else:
+                texts += [text, *(block.text for block in below)]
+            at += 1 + len(below)
+        whole = any(map(is_whole, texts))
+        answer = " ".join(t if is_whole(t) else f"{t}." for t in texts) if whole else f"{', '.join(texts)}."
+        if not at or len(answer) > LONGEST_ANSWER:
+            return 0
+        if question.kind == "heading":
+            self._below(question.depth)
+        asked = re.sub(r"^Q(?:uestion)?\s?\d*[.:]\s+", "", question.text)
+        self._add(f"{asked} {answer}", question.line_at(0))
+        question.kind = "text"
+        return at
+
+    def _table(self, block: Block) -> None:
+        above = self.headings
+        self.headings = [*above, (9, block.text)] if block.text else above
+        title = self.headings[-1][1] if self.headings else ""
+        made, read_as = table_rules(block.rows, title=title, **self.columns)
+        if made:
+            self.reading.tables.append((f"{self.source}{self.part}:{block.rows[0][0]}", read_as))
+        for line, text, *parts in made:
+            if text:
+                self._add(text, line, *parts)
+            else:
+                self._leave(line, str(parts[0]), "a row that says nothing of what follows")
+        self.headings = above
+
+    def _sentences(self, block: Block, items: Sequence[Block]) -> None:
+        """Add the rules of a text, joined with the items below it."""
+        pieces: list[tuple[str, Block | int]] = [(block.text, block)]
+        if items:
+            pieces = list(joined(block.text, block.line_at(0), items))
+        if items and _EXCEPTIONS.match(block.text):
+            bare = [_EXCEPTED.sub("", text).rstrip(".") for text, _ in pieces]
+            whole = all(map(has_verb, bare))
+            pieces = [(f"Exceptions: {('. ' if whole else ', ').join(bare)}.", block)]
+        for text, where in pieces:
+            parts = sentences(text)
+            if self.headings and isinstance(where, Block) and where.kind == "item" and len(parts) == 1:
+                parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", self.headings[-1][1]), parts[0][1]))]
+            for number, (offset, sentence) in enumerate(parts):
+                line = where if isinstance(where, int) else where.line_at(offset)
+                last = self.rules[-1] if self.rules and not number else None
+                if (
+                    last
+                    and last.context == tuple(t for _, t in self.headings)
+                    and REFERS_BACK.match(sentence)
+                    and not sentence.endswith(":")
+                ):
+                    last.go_on(sentence)
+                elif reason := no_rule(sentence, not number, len(parts) == 1):
+                    self._leave(line, sentence, reason)
+                else:
+                    self._add(sentence, line)
+
+
+def _is_heading(block: Block, after: Block) -> bool:
+    """Whether a text is the title of the table, list or sentence below it, though it is not written as one."""
+    text = block.text
+    if block.kind == "item" and not (block.mark[-1:] in (".", ")") and after.text[:1].isupper()):
+        return False
+    if after.kind == "table":
+        return block.kind == "text" and (text.endswith(":") or not (has_verb(text) or is_whole(text)))
+    if (
+        text.endswith((":", "-", "—", ","))
+        or RUNS_ON.search(text)
+        or has_verb(text)
+        or is_whole(text.removesuffix("etc."))
+    ):
+        return False
+    lists = block.kind == "text" and after.kind == "item"
+    below = after.kind == "text" or after.depth > block.depth
+    whole = is_whole(after.text) or after.text.endswith(":")
+    return lists or (below and whole and not re.search(r"\d|: |^no\b|^not\b", text, re.IGNORECASE))
+
+
+def _is_fragment(block: Block) -> bool:
+    """Whether a text is no sentence, and leads in to nothing."""
+    return block.kind == "text" and not (
+        is_whole(block.text) or block.text.endswith(":") or has_verb(block.text)
+    )
+
+
+def _is_below(lead: Block, pair: tuple[Block, Block]) -> bool:
+    """Whether the first of two blocks is an item of what stands above it, and no title of the second."""
+    item, after = pair
+    if item.kind == "item" and after.kind == "text" and _is_heading(item, after):
+        return False
+    if item.kind != "item" or lead.kind != "item" or item.depth > lead.depth:
+        return item.kind == "item"
+    return lead.text.endswith(":") and item.text[:1].islower()

@@ -1,0 +1,170 @@
+"""Markdown, reStructuredText and plain text as blocks."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+
+from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_title, is_whole, nested, plain
+
+_HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_UNDERLINE = re.compile(r"\s{0,3}(=+|-{3,}|~{3,})\s*$")
+_RULER = re.compile(r"\s*([-*_=~])(\s*\1){2,}\s*$")
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+_PREFIX = re.compile(
+    r"^(?:\s{0,3}(?:>\s?)+(?=[^\d\s=]|$))?"
+    r"(?:\s*\.\. [\w-]+::\s*|\s*\[!\w+\]\s*$|\s*(?:!!!|\?\?\?)\+? ?\w+(?: \".*\")?\s*$|\s*:::.*$)?"
+)
+"""Marks of quotes, and of notes and tips in Markdown and reStructuredText."""
+_DIRECTIVE = re.compile(r"(\s*)\.\. (?:code|code-block|sourcecode|toctree|contents|image|figure|index|raw)::")
+"""What reStructuredText says of no rule, with the lines within it."""
+_GRID = re.compile(r"\s*\+[-=+]{3,}\+$")
+_ARROW = re.compile(r"\s*(?:->|→|=>)\s*(?=\S)")
+"""What follows from the items above."""
+_NOTE = re.compile(r"\s*\[\^(\w+)\]:\s*(.+)")
+_ASKED = re.compile(r"(?:Q|Question)\s?\d*[.:]\s+(.*\?)\s+(?:A|Answer)\s?\d*[.:]\s+", re.IGNORECASE)
+_CELLS = re.compile(r"\s*\|.*\|\s*$")
+_SEPARATOR = re.compile(r"[\s|:+-]*-[\s|:+-]*$")
+_LINK = re.compile(r"\s*(?:[-*+]|\d+\.)?\s*\[[^\]]*\]\(#[^)]*\)\s*$")
+_PAGE = re.compile(r"\s*(?:page\s*)?[-–—|]?\s*\d{1,4}\s*[-–—|]?(?:\s*(?:of|/)\s*\d{1,4})?\s*$", re.IGNORECASE)
+_STEP = re.compile(r"(?:(?:AND|OR|THEN|ELSE|And|Or|But|Then|Else|But)\b)|(?:When|WHEN)\b")
+"""The beginning of a line that goes on with "If ..." or "Given ..." of the line above."""
+_STOP = re.compile(r"[^.]..[.!?]$")
+_WRAPPED = 0.3
+"""Share of lines after a line that begin in lower case, from which on a text counts as wrapped."""
+
+
+def blocks_of(lines: Sequence[Line]) -> list[Block]:
+    """Return the blocks of Markdown or plain text, whose paragraphs may be wrapped at any width.
+
+    Left out: code, front matter, rulers, tables of contents, page numbers.
+    """
+    kept = _noted(
+        [
+            (n, _GRID.sub("|-|", _PREFIX.sub("", text.expandtabs(4)).rstrip()))
+            for n, text in _without_code(lines)
+        ]
+    )
+    pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(kept) if a and b and not _starts(b)]
+    torn = sorted(len(a) for a, b in pairs if b.lstrip()[0].islower())
+    wrapped = len(torn) > _WRAPPED * len(pairs) and torn[len(torn) // 2] > max(25, 0.7 * torn[-1])
+    width = min(100, max((len(text) for _, text in kept if not _CELLS.match(text)), default=0))
+    blocks: list[Block] = []
+    above = ""  # the line above as far as it belongs to the last block
+    for number, text in kept:
+        last = blocks[-1] if blocks and above else None
+        if last and last.kind == "text" and _UNDERLINE.match(text) and len(last.starts) == 1:
+            last.kind, last.depth, above = "heading", 1 if "=" in text else 2, ""
+        elif not text or _RULER.match(text) or _in_contents(text) or _PAGE.match(text):
+            above = (
+                "" if not text or above.endswith((".", "!", "?")) else above
+            )  # a page may end within a sentence
+        elif heading := _HEADING.match(text):
+            blocks.append(Block("heading", plain(heading[2]), [(0, number)], len(heading[1])))
+            above = ""
+        elif _CELLS.match(text):
+            if last is None or last.kind != "table":
+                last = Block("table", "", [(0, number)])
+                blocks.append(last)
+            if not _SEPARATOR.match(text):
+                cells = re.split(r"(?<!\\)\|", text.strip()[1:-1])
+                last.rows.append((number, [plain(cell) for cell in cells]))
+            above = text
+        elif (bullet := BULLET.match(text)) or (bullet := _numbered(text, blocks)):
+            blocks.append(Block("item", plain(bullet[3]), [(0, number)], len(bullet[1]), bullet[2]))
+            above = text
+        elif blocks and blocks[-1].kind == "item" and (arrow := _ARROW.match(text)):
+            for item in itertools.takewhile(lambda block: block.kind == "item", reversed(blocks)):
+                item.text += f" -> {plain(text[arrow.end() :])}"
+            above = ""
+        elif last and _goes_on(above, text, last, wrapped, width):
+            last.go_on(plain(text), number)
+            above = text
+        else:
+            blocks.append(Block("text", plain(text), [(0, number)]))
+            above = text
+    for at, block in enumerate(blocks):
+        block.text = _ASKED.sub(r"\1 ", block.text)
+        alone = block.kind == "item" and not any(
+            other.kind == "item" for other in [*blocks[max(0, at - 1) : at], *blocks[at + 1 : at + 2]]
+        )
+        loud = block.mark.strip(".").isdigit() and block.text.isupper()  # "5. HOW TO CLAIM"
+        if (block.kind == "text" or alone or loud) and is_title(block.text):
+            block.kind, block.depth = "heading", 3
+        mark = NUMBER.match(block.text)
+        if mark and len(mark[0]) < len(block.text):
+            block.text = block.text[len(mark[0]) :]
+            block.starts = [(offset - len(mark[0]), line) for offset, line in block.starts]
+    return nested([block for block in blocks if block.text or block.rows])
+
+
+def _in_contents(text: str) -> bool:
+    """Whether a line is of a table of contents: dots up to a page number, or nothing but a link within the page."""
+    before = text.rstrip("0123456789")
+    return bool(_LINK.match(text)) or (before != text and before[-16:].replace(" ", "").endswith("...."))
+
+
+def _starts(text: str) -> bool:
+    """Whether a line begins a block, whatever is above it."""
+    return bool(BULLET.match(text) or _HEADING.match(text) or _CELLS.match(text) or NUMBER.match(text))
+
+
+def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> bool:
+    """Whether a line goes on with the block of the line above."""
+    lower = text.lstrip()[0].islower()
+    if (step := _STEP.match(text)) and not is_whole(above) and re.match(r"(?i:if|when|given)\b", block.text):
+        return step[0].lower() != "when" or block.text[:5].lower() == "given"
+    if block.kind not in ("text", "item") or NUMBER.match(text) or (lower and _STOP.search(above)):
+        return False
+    if OPEN.search(above) or (lower and (wrapped or len(above) > max(45, 0.7 * width))):
+        return True
+    return wrapped and len(above) > 0.7 * width and not is_title(block.text)
+
+
+def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
+    within, fence, front = -1, "", bool(lines) and lines[0][1].strip() == "---"
+    for at, (number, text) in enumerate(lines):
+        mark = _FENCE.match(text)
+        if within >= 0 and (not text.strip() or len(text) - len(text.lstrip()) > within):
+            continue
+        directive = _DIRECTIVE.match(text)
+        within = len(directive[1]) if directive else -1
+        if directive:
+            continue
+        if front:
+            front = not at or text.strip() not in ("---", "...")
+        elif fence:
+            fence = "" if mark and mark[1].startswith(fence) else fence
+        elif mark:
+            fence = mark[1]
+        else:
+            yield number, text
+
+
+def _noted(lines: Sequence[Line]) -> list[Line]:
+    """Put footnotes where they are called, and bars around the rows of tables that have none."""
+    notes = {note[1]: note[2] for _, text in lines if (note := _NOTE.match(text))}
+
+    def called(match: re.Match[str]) -> str:
+        note = notes.get(match[1], "")
+        return f" {note}" if match.string[: match.start()].endswith((".", "!")) else f" ({note.rstrip('.')})"
+
+    kept = [(n, re.sub(r"\[\^(\w+)\]", called, text)) for n, text in lines if not _NOTE.match(text)]
+    table = False
+    for at, (number, text) in enumerate(kept):
+        below = kept[at + 1][1] if at + 1 < len(kept) else ""
+        table = "|" in text and (table or ("|" in below and bool(_SEPARATOR.match(below))))
+        if table and not _CELLS.match(text):
+            kept[at] = number, f"|{text}|"
+    return kept
+
+
+def _numbered(text: str, blocks: Sequence[Block]) -> re.Match[str] | None:
+    """Return a match as of `BULLET` for "4.1 any claim", below words that lead in, and for "4.2 ..." below it."""
+    item = re.match(r"(\s*)(\d{1,2}(?:\.\d{1,2}){1,3})\s+(?=\w)(.*)", text)
+    if item is None or not blocks:
+        return None
+    chapter, _, number = item[2].rpartition(".")
+    first = number == "1" and blocks[-1].text.endswith((":", "—"))
+    return item if first or blocks[-1].mark == f"{chapter}.{int(number) - 1}" else None
