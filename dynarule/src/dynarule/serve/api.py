@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import secrets
-import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
 
 from ..bank.sources import make_rules
 from ..tokenizer import Prompt, question_prompts, read_message
 from .book import Book
 from .engine import Engine, EngineClosed
-from .protocol import (
-    MOST_ANSWERS,
-    Asked,
-    ChatCompletion,
-    NewRules,
-    RequestError,
-    Rule,
-    TextCompletion,
-    choice,
-    piece,
-    usage,
-)
-from .requests import Answer
-from .requests import Request as EngineRequest
-from .unfamiliar import unfamiliar
+from .protocol import ChatCompletion, NewRules, RequestError, Rule, TextCompletion
+from .respond import respond
 
 MOST_BYTES = 1 << 20
 """Of a request."""
@@ -106,13 +90,15 @@ def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
 
     @app.post("/v1/chat/completions")
     async def chat(asked: ChatCompletion, http: Request) -> Any:
-        return await _respond(engine, asked, [_chat_prompt(engine, asked.messages)], http)
+        book = book_of(engine, asked.model)
+        return await respond(engine, book.name, asked, [_chat_prompt(engine, asked.messages)], http)
 
     @app.post("/v1/completions")
     async def completions(asked: TextCompletion, http: Request) -> Any:
+        book = book_of(engine, asked.model)
         questions = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
         prompts = question_prompts(engine.tokenizer, questions, engine.config.question_opening)
-        return await _respond(engine, asked, prompts, http)
+        return await respond(engine, book.name, asked, prompts, http)
 
     @app.get("/v1/books/{name}/rules")
     def rules(name: str, contains: str = "", limit: Natural = 100, after: Natural = 0) -> dict[str, Any]:
@@ -171,113 +157,3 @@ def _chat_prompt(engine: Engine, messages: Sequence[dict[str, Any]]) -> Prompt:
         raise ValueError("this model reads one message of the role user: ask one question, with all it needs")
     content = read_message(messages[0], "the request")["content"]
     return question_prompts(engine.tokenizer, [content], engine.config.question_opening)[0]
-
-
-async def _respond(engine: Engine, asked: Asked, prompts: Sequence[Prompt], http: Request) -> Any:
-    """Answer all prompts ``n`` times, at once or as a stream of server-sent events."""
-    book, each = book_of(engine, asked.model).name, asked.n or 1
-    if not prompts or len(prompts) * each > MOST_ANSWERS:
-        raise RequestError(400, f"a request asks for 1 to {MOST_ANSWERS} answers, got {len(prompts) * each}")
-    loop, events = asyncio.get_running_loop(), asyncio.Queue[tuple[int, Any]]()
-
-    def ask(index: int) -> EngineRequest:
-        return EngineRequest(
-            book,
-            prompts[index // each],
-            lambda what: loop.call_soon_threadsafe(events.put_nowait, (index, what)),
-            max_tokens=asked.max_tokens or 256,
-            temperature=asked.temperature or 0.0,
-            top_p=asked.top_p or 1.0,
-            seed=None if asked.seed is None else asked.seed + index,
-            stop=asked.stops,
-        )
-
-    requests = [ask(index) for index in range(len(prompts) * each)]
-    try:
-        for request in requests:
-            engine.submit(request)
-    except Exception:
-        _cancel(requests)
-        raise
-    chat = isinstance(asked, ChatCompletion)
-    head = {
-        "id": f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}",
-        "object": "chat.completion" if chat else "text_completion",
-        "created": int(time.time()),
-        "model": book,
-    }
-    words, _ = unfamiliar(engine.tokenizer, [_question(prompt) for prompt in prompts])
-    told = {"unknown_words": words} if words else {}
-    if asked.stream:
-        head["object"] = "chat.completion.chunk" if chat else "text_completion"
-        with_usage = bool((asked.stream_options or {}).get("include_usage"))
-        lines = _stream(events, requests, head, told, with_usage)
-        return StreamingResponse(lines, media_type="text/event-stream")
-    # the body is read, so all that can still come is that the client leaves
-    answered, gone = (asyncio.ensure_future(work) for work in (_whole(events, requests), http.receive()))
-    try:
-        await asyncio.wait((answered, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not answered.done():
-            raise RequestError(499, "the client has gone")
-        answers = answered.result()
-    finally:
-        answered.cancel()
-        gone.cancel()
-    choices = [choice(chat, index, answers[index]) for index in sorted(answers)]
-    return head | told | {"choices": choices, "usage": usage(answers.values())}
-
-
-def _question(prompt: Prompt) -> str:
-    return prompt if isinstance(prompt, str) else read_message(prompt[-1], "the request")["content"]
-
-
-def _cancel(requests: Sequence[EngineRequest]) -> None:
-    for request in requests:
-        request.cancelled = True
-
-
-async def _pieces(
-    events: asyncio.Queue[tuple[int, Any]], requests: Sequence[EngineRequest]
-) -> AsyncIterator[tuple[int, str | Answer]]:
-    """Yield what requests emit until all are answered, or raise; whoever stops listening cancels them."""
-    left = len(requests)
-    try:
-        while left:
-            index, what = await events.get()
-            if isinstance(what, Exception):
-                raise RequestError.of(what)
-            left -= isinstance(what, Answer)
-            yield index, what
-    finally:
-        _cancel(requests)
-
-
-async def _whole(
-    events: asyncio.Queue[tuple[int, Any]], requests: Sequence[EngineRequest]
-) -> dict[int, Answer]:
-    return {index: what async for index, what in _pieces(events, requests) if isinstance(what, Answer)}
-
-
-async def _stream(
-    events: asyncio.Queue[tuple[int, Any]],
-    requests: Sequence[EngineRequest],
-    head: dict[str, Any],
-    told: dict[str, Any],
-    with_usage: bool,
-) -> AsyncIterator[str]:
-    def line(value: Any) -> str:
-        return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
-
-    answers = []
-    chat = head["object"] == "chat.completion.chunk"
-    try:
-        async for index, what in _pieces(events, requests):
-            answers += [what] if isinstance(what, Answer) else []
-            yield line(head | told | {"choices": [piece(chat, index, what)]})
-            told = {}
-    except RequestError as problem:
-        yield line(problem.body)
-        return
-    if with_usage:
-        yield line(head | {"choices": [], "usage": usage(answers)})
-    yield "data: [DONE]\n\n"
