@@ -309,7 +309,8 @@ def test_training_says_what_is_wrong(cli, files):
         "every step needs 'text' and 'rule_ids', step 1 of 'w" in refused
         and "['rule_ids', 'said']" in refused
     )
-    train += ["--step-text", "said", "--resume"]
+    write_questions(questions, family="mine", key="nl")  # as RuleWorld has it
+    train.append("--resume")
     cli(*train)  # there is nothing to resume, so it begins
     again = cli(*train, "--add", "sorted_batches", code=2)
     assert "was started with additions {}, now it is {'sorted_batches': {}}" in again

@@ -23,17 +23,11 @@ def test_rules_are_those_of_the_steps(search):
     assert found[0] | {"score": 0} == {"id": ids[0], "text": f"rule {ids[0][1:]}", "score": 0, "step": 0}
 
 
-def test_langchain_gets_documents(search):
+def test_frameworks_get_what_the_search_finds(search):
     pytest.importorskip("langchain_core")
-    documents = search.langchain().invoke("w11 w12")
-    assert [(d.id, d.page_content, d.metadata["step"]) for d in documents] == [
-        (rule["id"], rule["text"], rule["step"]) for rule in search("w11 w12")
-    ]
-
-
-def test_llamaindex_gets_nodes(search):
     pytest.importorskip("llama_index.core")
+    found = [(rule["id"], rule["text"], rule["step"], rule["score"]) for rule in search("w11 w12")]
+    documents = search.langchain().invoke("w11 w12")
+    assert [(d.id, d.page_content, d.metadata["step"], d.metadata["score"]) for d in documents] == found
     nodes = search.llamaindex().retrieve("w11 w12")
-    assert [(n.node.id_, n.node.text, n.score) for n in nodes] == [
-        (rule["id"], rule["text"], rule["score"]) for rule in search("w11 w12")
-    ]
+    assert [(n.node.id_, n.node.text, n.node.metadata["step"], n.score) for n in nodes] == found

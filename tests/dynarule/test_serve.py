@@ -217,7 +217,7 @@ def test_a_stream_ends_with_an_error_of_its_own_kind(served, client, monkeypatch
         with pytest.raises(openai.APIError, match=str(failure)) as error:
             list(chat())
         assert error.value.body["type"] == kind
-    served[0].most_waiting = 0
+    monkeypatch.setattr("dynarule.serve.engine.MOST_WAITING", 0)
     with pytest.raises(openai.RateLimitError, match="try again later") as error:
         list(chat())
     assert (error.value.type, error.value.code) == ("requests", "rate_limit_exceeded")

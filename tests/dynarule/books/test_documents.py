@@ -13,7 +13,7 @@ from dynarule.bank.sources import make_rules, read_rules
 from dynarule.books import read_book
 from dynarule.books.markdown import blocks_of
 from dynarule.books.questions import draft_questions
-from dynarule.books.review import write_book
+from dynarule.books.rules import write_book
 from dynarule.plus.words import words_of
 
 from dynarule import read_documents

@@ -46,16 +46,6 @@ class Reading:
     adapter: Annotated[
         Path | None, typer.Option("--adapter", help="The adapter that will read it: its encoder is taken.")
     ] = None
-    text: Annotated[
-        str | None, typer.Option("--text", help="Column of a table.", show_default="nl, rule or text")
-    ] = None
-    conclusion: Annotated[
-        str | None,
-        typer.Option("--conclusion", help="Its column of conclusions.", show_default="found in the rules"),
-    ] = None
-    id: Annotated[
-        str | None, typer.Option("--id", help="Its column of ids.", show_default="id, or line numbers")
-    ] = None
 
     def read(self, path: Path) -> Rules:
         """Read a file of rules."""
@@ -63,7 +53,7 @@ class Reading:
 
         if path.is_dir():
             raise ValueError(f"{path} is a folder; expected a file of rules (.parquet, .csv, .tsv or text)")
-        rules = read_rules(path, self.text, self.conclusion, self.id)
+        rules = read_rules(path)
         note_unseen("rules", rules.texts)
         note_parts(rules)
         return rules

@@ -36,7 +36,7 @@ def new(
     Example: dynarule book new handbook --from policy.md --from fees.xlsx
     """
     from ..books.readers import read_book
-    from ..books.review import write_book
+    from ..books.rules import write_book
 
     if folder.exists():
         raise FileExistsError(f"{folder} exists already; choose a new folder")

@@ -35,10 +35,6 @@ def train(
         int | None, typer.Option("--confidence-layer", min=0, help="0-based.", show_default="the adapter's")
     ] = None,
     encoder: EncoderOption = None,
-    step_text: Annotated[
-        str | None,
-        typer.Option("--step-text", help="Key of a step's text.", show_default="text, else nl"),
-    ] = None,
     setting: Annotated[
         list[str] | None,
         typer.Option(
@@ -103,7 +99,7 @@ def train(
         recipe,
         out,
         held_out=measured,
-        encoder=Encoder(tokenizer, rule_rows, step_text=step_text or step_key(rows[0])),
+        encoder=Encoder(tokenizer, rule_rows, step_text=step_key(rows[0])),
         resume=resume,
         curve=curve,
         callbacks=[LogLines()],

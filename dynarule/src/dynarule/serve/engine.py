@@ -17,6 +17,7 @@ from ..tokenizer import encode_prompt
 from .book import Book
 from .requests import BatchWatch, Request
 
+MOST_WAITING = 1024
 REJOIN_SHARE, REJOIN_SECONDS = 0.1, 0.1
 """How long the next batch waits for as many as were answered or waited: share of the last one's time, and at most."""
 
@@ -41,8 +42,6 @@ class Engine:
         Most answers at once.
     most_tokens : int
         Most tokens of an answer, whatever a request asks for.
-    most_waiting : int
-        Requests that may wait.
     """
 
     def __init__(
@@ -53,11 +52,9 @@ class Engine:
         *,
         batch_size: int = 16,
         most_tokens: int = 1024,
-        most_waiting: int = 1024,
     ) -> None:
         self.model, self.tokenizer, self.most_tokens = model, tokenizer, most_tokens
-        self.books = {book.name: book for book in books}
-        self.batch_size, self.most_waiting = batch_size, most_waiting
+        self.books, self.batch_size = {book.name: book for book in books}, batch_size
         self.config = model.active_peft_config
         self._memories = {name: rule_memory(model, tokenizer, book.bank) for name, book in self.books.items()}
         self._waiting: deque[Request] = deque()
@@ -89,9 +86,9 @@ class Engine:
         with self._wake:
             if self._closed:
                 raise EngineClosed
-            if len(self._waiting) >= self.most_waiting:
+            if len(self._waiting) >= MOST_WAITING:
                 self._waiting = deque(waiting for waiting in self._waiting if not waiting.cancelled)
-            if len(self._waiting) >= self.most_waiting:
+            if len(self._waiting) >= MOST_WAITING:
                 raise OverflowError(f"{len(self._waiting)} requests wait already; try again later")
             self._waiting.append(request)
             self._wake.notify()
