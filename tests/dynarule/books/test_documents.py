@@ -297,6 +297,7 @@ def test_drafts_of_questions_follow_chains_by_words(tmp_path):
     stated = {
         "Whenever a dog travels, it needs a box.": "A dog travels. What follows?",
         "Provided that the fee is paid, the visa is issued.": "The fee is paid. What follows?",
+        "In zone D, drivers pay if it is full.": "In zone D, it is full. What follows?",
         "Seniors pay nothing, unless the tour is private.": None,  # the private tour is not what it follows from
         "Should a guest arrive late, the bar stays open.": None,
     }

@@ -51,7 +51,7 @@ _LEAD = re.compile(
     re.IGNORECASE,
 )
 _TRAILING = re.compile(
-    r"(?<![;.?])(?<!\bnot),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except(?! that)\s|without\s|"
+    r"(?<![;.?])(?<!\bnot)(?<!\bas),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except(?! that)\s|without\s|"
     r"(?:(?:only|even)\s+)?(?:if|when|whenever|unless|while|as long as|so long as|as soon as|until|before|after|where|"
     r"(?<!\bat )once(?! (?:an?|per|every|each|in|more)\b)|subject to|in case|in the event|"
     r"(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) "
@@ -62,7 +62,9 @@ _TRAILING = re.compile(
     re.IGNORECASE,
 )
 _VERBLESS = re.compile(
-    r"(?:if|when|unless|once|before|after|until|in|only|except|without|subject to)\b", re.IGNORECASE
+    r"(?:if|when|unless|once|before|after|until|in|only|except|without|subject to|"
+    r"provid(?:ed|ing) (?:that|they|he|she|it|you|we))\b",
+    re.IGNORECASE,
 )
 """Conditions at the end of a sentence that need no verb."""
 _ASKS = re.compile(
@@ -115,7 +117,8 @@ _STILL_PREMISE = re.compile(
 def split_rule(rule: str) -> Clauses:
     """Return the premise and the conclusion of a rule.
 
-    Sentences behind the first belong to the conclusion.
+    Sentences behind the first belong to the conclusion. A place, a time or a group that opens a sentence is joined with
+    the condition that ends it: "In zone D, if the permit has expired".
 
     Examples
     --------
@@ -148,6 +151,12 @@ def split_rule(rule: str) -> Clauses:
         parts = find(read)
         if parts and all(part.strip(" .,;:") for part in parts):
             premise, conclusion = (part.strip().rstrip(",;:") for part in parts)
+            place = find is _leading and not _CLAUSAL.match(premise) and premise[:3].lower() != "to "
+            more = _trailing(conclusion, clause=True) if place else None
+            if more and re.match(
+                rf"only\b|{_CLAUSAL.pattern}", more[0]
+            ):  # "In zone D, drivers pay 3 euros if the permit has expired"
+                premise, conclusion = f"{premise}, {more[0]}", more[1].rstrip(",;:")
             return Clauses(premise, conclusion + text[len(read) :], True)
     return Clauses(whole, whole, False)
 
@@ -196,12 +205,21 @@ def _leading(text: str) -> tuple[str, str] | None:
         if text[comma] == ";" and not clausal and has_verb(text[:comma]):
             break  # "In winter doors are shut; ..."
         # a condition without a verb so far is a list, or an insertion, in its middle
-        if has_verb(segment) and not still and (complete or comma == commas[-1]):
+        last = comma == commas[-1]
+        clause = has_verb(segment) or (last and _names_subject(text[:comma], segment))
+        if clause and not still and (complete or last):
             return text[:comma], text[comma + 1 :]
         complete = complete or has_verb(segment)
     if commas and clausal and not _STILL_PREMISE.match(segments[-1]):
         return text[: commas[-1]], text[commas[-1] + 1 :]
     return _uncomma(text, text[: commas[0]] if commas else text, clausal)
+
+
+def _names_subject(opening: str, segment: str) -> bool:
+    """Whether a clause follows an opening without a verb, though its own is not known: "the chair adjourns"."""
+    words = segment.lower().split()
+    said = words and words[0] in ARTICLES | LISTS["pronouns"] | OWNERS and len(words) > 3
+    return bool(said) and not (_CLAUSAL.match(opening) or opening[:3].lower() == "to " or has_verb(opening))
 
 
 def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
@@ -224,7 +242,11 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
             subjects.append(at)
         elif word in LISTS["before_order"] or (word == "no" and not clausal):
             orders.append(at)
-        elif VERBS.get(word) and (after in ARTICLES | OWNERS | LISTS["after_order"] or after[:1].isdigit()):
+        elif VERBS.get(word) and (
+            after in ARTICLES | OWNERS | LISTS["after_order"]
+            or after[:1].isdigit()
+            or (not clausal and before not in NOT_BEFORE_VERB and _LEAD.fullmatch(after))
+        ):
             rest = _ORDER_ENDS.split(first[at + len(word) :])[0]
             orders += [] if has_verb(rest) else [at]
     places = subjects or orders
@@ -249,8 +271,12 @@ def _behind(text: str) -> tuple[str, str] | None:
     if _LEAD.match(text):
         return None
     subject = _subject(text)
-    shown = blanked(text)
-    for match in islice(_TRAILING.finditer(shown, len(subject[0]) if subject else 0), 8):
+    return _trailing(text, len(subject[0]) if subject else 0) or subject
+
+
+def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str] | None:
+    """Return a condition at the end of a text, and what stands before it: a clause, where that is known."""
+    for match in islice(_TRAILING.finditer(blanked(text), start), 8):
         premise, conclusion = text[match.end() :], text[: match.start()]
         if match[0].startswith(",") and "," in premise:
             continue  # "..., if delayed, ...": a condition within a sentence
@@ -264,9 +290,9 @@ def _behind(text: str) -> tuple[str, str] | None:
             continue
         if premise.startswith("without") and not _NEGATIVE.search(conclusion):
             continue
-        if has_verb(conclusion) and (_VERBLESS.match(premise) or has_verb(premise)):
+        if (clause or has_verb(conclusion)) and (_VERBLESS.match(premise) or has_verb(premise)):
             return premise, conclusion
-    return subject
+    return None
 
 
 def _subject(text: str) -> tuple[str, str] | None:

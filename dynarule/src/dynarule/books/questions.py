@@ -24,7 +24,7 @@ _SMALL = frozenset(
 )
 
 _OPENS = re.compile(
-    r"^(?:(?:only )?if|when(?:ever)?|where|once|as soon as|in case|provid(?:ed|ing)(?: that)?)\s+",
+    r"(?:^|(?<=, ))(?:(?:only )?if|when(?:ever)?|where|once|as soon as|in case|provid(?:ed|ing)(?: that)?)\s+",
     re.IGNORECASE,
 )
 """What a premise opens with, and a question that states it does not."""
@@ -101,7 +101,7 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
 
 
 def _draft(chain: Sequence[int], rules: Rules, also: Sequence[str]) -> dict[str, Any]:
-    given = _OPENS.sub("", split_rule(rules.texts[chain[0]]).premise)
+    given = _OPENS.sub("", split_rule(rules.texts[chain[0]]).premise, count=1)
     asked = "What follows?" if len(chain) == 1 else "What follows in the end?"
     return {
         "question": f"{given[:1].upper()}{given[1:]}. {asked}",

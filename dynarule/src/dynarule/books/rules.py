@@ -48,10 +48,11 @@ class DocumentRule:
 
     def pieces(self) -> list[tuple[str, str]]:
         """Return the text in pieces, each with what it is: "if", "then", or nothing."""
-        if not self.sure or self.premise not in self.text:
-            return [(self.text, "")]
-        before, premise, after = self.text.partition(self.premise)
-        return [(before, "then"), (premise, "if"), (after, "then")]
+        for part, kind, other in ((self.premise, "if", "then"), (self.conclusion, "then", "if")):
+            if self.sure and part in self.text:
+                before, _, after = self.text.partition(part)
+                return [(before, other), (part, kind), (after, other)]
+        return [(self.text, "")]
 
     def go_on(self, sentence: str) -> None:
         """Add a sentence that says nothing by itself."""

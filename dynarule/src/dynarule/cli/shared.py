@@ -152,11 +152,11 @@ def note_parts(rules: Rules) -> None:
     away = [
         name
         for name, text, given in zip(rules.ids, rules.texts, rules.premises, strict=False)
-        if given and given not in text
+        if given and not {*re.findall(r"\w+", given)} <= {*re.findall(r"\w+", text)}
     ]
     if away:
         note(
-            f"{len(away)} of {len(rules.texts)} rules have a premise that is not in their text, such as {away[0]}; "
+            f"{len(away)} of {len(rules.texts)} rules have a premise in other words than the text, such as {away[0]}; "
             "clear that cell to have it found in the rule"
         )
 
