@@ -47,10 +47,10 @@ def serve(
         raise ValueError(f"--host {host} is open to others; give --api-key, or listen on 127.0.0.1")
     places = {served.rules.resolve().stem: served.rules}
     for pair in book or ():
-        name, equals, path = pair.partition("=")
+        name, equals, place = pair.partition("=")
         if not equals or not name or name in places:
             raise ValueError(f"--book {pair}: expected NAME=RULES, with a name of its own")
-        places[name] = Path(path)
+        places[name] = Path(place)
     model, tokenizer, bank = served.load()
     like, parts = model.active_peft_config.encoder, {"model": model, "tokenizer": tokenizer}
     books = []

@@ -65,7 +65,7 @@ async def respond(
         lines = _stream(events, requests, head, told, with_usage)
         return StreamingResponse(lines, media_type="text/event-stream")
     # the body is read, so all that can still come is that the client leaves
-    answered, gone = (asyncio.ensure_future(work) for work in (_whole(events, requests), http.receive()))
+    answered, gone = asyncio.ensure_future(_whole(events, requests)), asyncio.ensure_future(http.receive())
     try:
         await asyncio.wait((answered, gone), return_when=asyncio.FIRST_COMPLETED)
         if not answered.done():
