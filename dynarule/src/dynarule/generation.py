@@ -134,6 +134,7 @@ def generate(
             )
     pad, ends = pad_id(model, tokenizer), _end_ids(model, tokenizer, options)
     named = _names_a_cache(model, options)
+    hidden = control_tokens(tokenizer).keys() - ({search} if keep_search else set())
     answers: list[Generation] = []
     with attach(model, memory):
         for start in range(0, len(encoded), batch_size):
@@ -164,11 +165,11 @@ def generate(
                 trace = tuple(replace(r, row=start + row) for r in memory.trace if r.row == row)
                 support = min((r.support for r in trace if r.layer == layer), default=None)
                 tokens = _until_end(new[: rooms[row]], ends, tokenizer.pad_token_id)
-                keep = search if keep_search else None
                 refused = refusals.at.get(row) if refusals else None
                 if refused is not None:
                     tokens = tokens[: refused[0]]
-                text = _decode(tokenizer, tokens, keep)
+                kept = [token for token in tokens if token not in hidden]
+                text = tokenizer.decode(kept, clean_up_tokenization_spaces=False)
                 if refused is not None:  # the steps before, line by line, without the header of the next
                     text = text[: text.rfind("\n") + 1] + refusal(refused[1])
                 answers.append(Generation(text, trace, tuple(tokens), support, refused is not None))
@@ -241,8 +242,3 @@ def _until_end(tokens: list[int], ends: list[int], pad: int | None) -> list[int]
         if token == pad:
             return tokens[:i]
     return tokens
-
-
-def _decode(tokenizer: Any, tokens: list[int], keep: int | None) -> str:
-    special = control_tokens(tokenizer).keys() - {keep}
-    return tokenizer.decode([t for t in tokens if t not in special], clean_up_tokenization_spaces=False)

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 import torch
@@ -117,11 +116,15 @@ class Engine:
 
     def _work(self) -> None:
         expected, until = 1, 0.0
+
+        def enough() -> bool:
+            return len(self._waiting) >= expected or bool(self._jobs) or self._closed
+
         while True:
             with self._wake:
                 self._wake.wait_for(lambda: self._jobs or self._waiting or self._closed)
                 # who was answered together asks again at once, but not in the same moment
-                self._wake.wait_for(partial(self._has, expected), max(0.0, until - time.monotonic()))
+                self._wake.wait_for(enough, max(0.0, until - time.monotonic()))
                 if self._closed:
                     return
                 job, result = self._jobs.popleft() if self._jobs else (None, None)
@@ -136,9 +139,6 @@ class Engine:
                 self._answer(batch)
                 expected, end = min(len(batch) + len(self._waiting), self.batch_size), time.monotonic()
                 until = end + min(REJOIN_SHARE * (end - begun), REJOIN_SECONDS)
-
-    def _has(self, count: int) -> bool:
-        return len(self._waiting) >= count or bool(self._jobs) or self._closed
 
     def _next_batch(self) -> list[Request]:
         """Take the request that waited longest, and others that can be answered with it."""

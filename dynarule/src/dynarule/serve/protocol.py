@@ -50,12 +50,6 @@ class Asked(BaseModel):
             raise ValueError(f"temperature must be 0 (greedy) or from {LEAST_TEMPERATURE} to 2")
         return self
 
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """Where an answer ends."""
-        words = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        return tuple(filter(None, words))
-
 
 class ChatCompletion(Asked):
     """A chat completion: one question, alone."""

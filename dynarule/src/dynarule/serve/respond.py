@@ -31,6 +31,7 @@ async def respond(
         raise RequestError(400, f"a request asks for 1 to {MOST_ANSWERS} answers, got {len(prompts) * each}")
     words, _ = unfamiliar(engine.tokenizer, [_question(prompt) for prompt in prompts])
     told = {"unknown_words": words} if words else {}
+    stops = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
     loop, events = asyncio.get_running_loop(), Events()
 
     def ask(index: int) -> Request:
@@ -42,7 +43,7 @@ async def respond(
             temperature=asked.temperature or 0.0,
             top_p=asked.top_p or 1.0,
             seed=None if asked.seed is None else asked.seed + index,
-            stop=asked.stops,
+            stop=tuple(filter(None, stops)),
         )
 
     requests = [ask(index) for index in range(len(prompts) * each)]

@@ -51,12 +51,8 @@ class StepRules:
 
         class RuleRetriever(need("langchain_core.retrievers", "langchain").BaseRetriever):  # type: ignore[misc]
             def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Any]:
-                return [
-                    document(
-                        rule["text"], id=rule["id"], metadata={"score": rule["score"], "step": rule["step"]}
-                    )
-                    for rule in search(query)
-                ]
+                rules = search(query)
+                return [document(rule.pop("text"), id=rule.pop("id"), metadata=rule) for rule in rules]
 
         return RuleRetriever()
 
@@ -67,14 +63,13 @@ class StepRules:
 
         class RuleRetriever(need("llama_index.core.retrievers", "llamaindex").BaseRetriever):  # type: ignore[misc]
             def _retrieve(self, query_bundle: Any) -> list[Any]:
-                return [
-                    schema.NodeWithScore(
-                        node=schema.TextNode(
-                            id_=rule["id"], text=rule["text"], metadata={"step": rule["step"]}
-                        ),
-                        score=rule["score"],
-                    )
-                    for rule in search(query_bundle.query_str)
+                rules = search(query_bundle.query_str)
+                scores = [rule.pop("score") for rule in rules]
+                nodes = [
+                    schema.TextNode(id_=rule.pop("id"), text=rule.pop("text"), metadata=rule)
+                    for rule in rules
                 ]
+                pairs = zip(nodes, scores, strict=True)
+                return [schema.NodeWithScore(node=node, score=score) for node, score in pairs]
 
         return RuleRetriever()
