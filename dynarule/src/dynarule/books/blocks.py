@@ -91,7 +91,8 @@ _INLINE = (
 )
 """Marks within a line, each of bounded length: a line of thousands of open ones would take minutes."""
 OPEN = re.compile(
-    r"(?:[,;(–-]|\b(?:and|or|the|a|an|of|to|in|on|for|with|by|if|when|that|is|are|must|may|not))$",
+    r"(?:[,;(–-]|\b(?:and|or|the|a|an|of|to|in|on|for|with|by|if|when|that|is|are|must|may|not|"
+    r"above|below|over|under|than|within|exceeds?|at least|at most))$",
     re.IGNORECASE,
 )
 """The end of a line in the middle of a sentence."""

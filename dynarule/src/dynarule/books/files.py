@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-EXTRA = "documents"
-"""The extra that reads HTML, DOCX, PDF and XLSX."""
-
 
 def decoded(path: Path) -> str:
     """Return the text of a file in UTF-8, UTF-16 or cp1252, with or without a byte order mark."""

@@ -54,9 +54,10 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
     above = ""  # the line above as far as it belongs to the last block
     for number, text in kept:
         last = blocks[-1] if blocks and above else None
+        folio = _PAGE.match(text) and not (last and OPEN.search(above))  # a page's number
         if last and last.kind == "text" and _UNDERLINE.match(text) and len(last.starts) == 1:
             last.kind, last.depth, above = "heading", 1 if "=" in text else 2, ""
-        elif not text or _RULER.match(text) or _in_contents(text) or _PAGE.match(text):
+        elif not text or folio or _RULER.match(text) or _in_contents(text):
             above = (
                 "" if not text or above.endswith((".", "!", "?")) else above
             )  # a page may end within a sentence

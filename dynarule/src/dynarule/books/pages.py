@@ -9,7 +9,6 @@ from typing import Any
 from .._lazy import need
 from ..bank.lexicon import has_verb
 from .blocks import BULLET, Block, Row, is_title, is_whole, nested, plain
-from .files import EXTRA
 from .markdown import blocks_of
 from .sheets import tables_of
 
@@ -36,7 +35,7 @@ def markup(path: Path) -> bytes | str:
 
 def read_html(body: bytes | str) -> list[Block]:
     """Return the blocks of a page, without its navigation, notices and forms."""
-    soup = need("bs4", EXTRA).BeautifulSoup(body, "html.parser")
+    soup = need("bs4", "documents").BeautifulSoup(body, "html.parser")
     pressed = [
         tag for tag in soup("button") if not tag.has_attr("aria-expanded") and not tag.find_parent(_TITLES)
     ]
@@ -120,7 +119,9 @@ def _spanned(table: Any) -> list[Row]:
 def read_docx(path: Path) -> list[Block]:
     """Return the blocks of a DOCX, whose lines are numbers of paragraphs."""
     with path.open("rb") as file:
-        html = need("mammoth", EXTRA).convert_to_html(file, style_map="p[style-name='Title'] => h1").value
+        html = (
+            need("mammoth", "documents").convert_to_html(file, style_map="p[style-name='Title'] => h1").value
+        )
     blocks = read_html(html)
     for number, block in enumerate(blocks, 1):
         block.starts, block.rows = [(0, number)], [(number, cells) for _, cells in block.rows]

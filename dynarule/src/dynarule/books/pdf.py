@@ -11,7 +11,6 @@ from typing import Any
 
 from .._lazy import need
 from .blocks import Block
-from .files import EXTRA
 from .markdown import blocks_of
 from .sheets import tables_of
 
@@ -23,7 +22,7 @@ def read_pdf(path: Path) -> list[Block]:
     """
     pages, notes = [], []
     tables: list[list[Block]] = []
-    with need("pdfplumber", EXTRA).open(path) as pdf:
+    with need("pdfplumber", "documents").open(path) as pdf:
         sizes = Counter(round(char["size"]) for page in pdf.pages for char in page.chars)
         usual = max(sizes, key=lambda size: sizes[size], default=0)
         for page in pdf.pages:

@@ -12,8 +12,6 @@ from .._files import part_of
 from ..bank.clauses import split_rule
 from .blocks import is_whole
 
-COLUMNS = ("id", "rule", "premise", "conclusion", "context", "also")
-
 
 @dataclass
 class DocumentRule:
@@ -86,7 +84,7 @@ def write_book(folder: Path, reading: BookReading) -> None:
     names = ids_of(reading.rules)
     table = io.StringIO(newline="")
     rows = csv.writer(table)
-    rows.writerow(COLUMNS)
+    rows.writerow(("id", "rule", "premise", "conclusion", "context", "also"))
     for name, rule in zip(names, reading.rules, strict=True):
         parts = (rule.premise, rule.conclusion) if rule.sure else ("", "")
         cells = (name, rule.text, *parts, " > ".join(rule.context), ", ".join(rule.also))

@@ -10,7 +10,6 @@ from .._lazy import need
 from ..bank.lexicon import has_verb
 from ..bank.sources import LONGEST
 from .blocks import is_whole, unnumbered
-from .files import EXTRA
 
 _GENERAL = (
     "policy|policies|agreement|contract|handbook|rules?|terms|conditions|regulations?|page|section|act|guide"
@@ -36,7 +35,8 @@ _ABBREVIATION = re.compile(
     r"\b(?:sec|art|no|nos|nr|para|par|fig|approx|max|min|ch|cl|p|pp|vol|ca|cf|rev|temp|abs)\.$", re.IGNORECASE
 )
 _OPENER = re.compile(
-    r"(?<=[a-z)\"'.][.!?])\s+(?=(?:If|When|The|A|An|All|No|Every|Each|Any|Unless|They|It|This|In|For)\s)|"
+    r"(?<=[a-z)\"'.][.!?])\s+(?=(?:If|When|The|A|An|All|No|Every|Each|Any|Unless|They|It|This|In|For|"
+    r"From|On|At|During|With|Within|After|Before|Under|Between)\s)|"
     r"(?<=[ap]\.m\.)\s+(?=[A-Z][a-z]+ [a-z])(?!Eastern|Pacific|Central|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)|"
     r"(?<=[。！？؟])\s*(?=\S)|;\s+(?=(?:if|when|unless|in case) (?!it\b|they\b|he\b|she\b|this\b|so\b|not\b)[^,]+,)"
 )
@@ -68,7 +68,7 @@ def sentences(text: str) -> list[tuple[int, str]]:
 
 def _split(text: str) -> Iterator[tuple[int, str]]:
     """Yield the sentences of a text with their offsets."""
-    process = need("syntok.segmenter", EXTRA).process
+    process = need("syntok.segmenter", "documents").process
     starts = [tokens[0].offset for paragraph in process(text) for tokens in paragraph if tokens]
     for start, end in pairwise([*starts, len(text)]):  # not its tokens: it writes "don't" as "do not"
         at = start

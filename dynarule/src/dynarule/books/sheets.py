@@ -14,7 +14,7 @@ from zipfile import ZipFile
 
 from .._lazy import need
 from .blocks import Block, Row, plain
-from .files import EXTRA, decoded
+from .files import decoded
 
 _DELIMITERS = ",;\t|"
 MOST_CELLS = 5_000_000
@@ -52,7 +52,7 @@ def read_cells(path: Path) -> list[Block]:
 
 def read_xlsx(path: Path) -> list[Block]:
     """Return the tables of all sheets, values as they are shown, merged cells filled."""
-    openpyxl = need("openpyxl", EXTRA)
+    openpyxl = need("openpyxl", "documents")
     with ZipFile(path) as archive:  # openpyxl makes an object of every cell of an area
         for name in archive.namelist():
             for area in re.findall(rb'<mergeCell ref="([A-Z0-9:]+)"', archive.read(name)):

@@ -231,9 +231,7 @@ def _effect(name: str, cell: str) -> str:
 def _condition(name: str, cell: str) -> str:
     if name.lower() in PREMISE_NAMES:
         return cell
-    if bound := _bound(cell):
-        return f"{_phrase(name)} is {bound}"
-    return f"{_phrase(name)} is {cell}"
+    return f"{_phrase(name)} is {_bound(cell) or cell}"
 
 
 def _bound(cell: str) -> str:

@@ -18,9 +18,6 @@ from .shared import (
     say,
 )
 
-UNKNOWN = "unknown"
-"""What is answered where no rule says so."""
-
 
 @grouped
 def confidence(
@@ -67,8 +64,8 @@ def support(
 
     rows = read_questions(questions)
     golds = [row["answers"] for row in rows]
-    if [UNKNOWN] not in golds:
-        raise ValueError(f'{questions}: some questions must have the answers ["{UNKNOWN}"]')
+    if ["unknown"] not in golds:
+        raise ValueError(f'{questions}: some questions must have the answers ["unknown"]')
     base, tokenizer, bank = served.load()
     from ..config import DynaRuleConfig
     from ..generation import generate
@@ -78,20 +75,16 @@ def support(
     prompts = question_prompts(
         tokenizer, [row["question"] for row in rows], base.active_peft_config.question_opening
     )
-    settings: dict[str, Any] = {
-        "max_new_tokens": max_new_tokens,
-        "batch_size": batch_size,
-        "min_support": 0.0,
-    }
-    answers = generate(base, tokenizer, bank, prompts, **settings)
+    settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "batch_size": batch_size}
+    answers = generate(base, tokenizer, bank, prompts, min_support=0.0, **settings)
     right = [says(answer.text, gold) for answer, gold in zip(answers, golds, strict=True)]
-    unknown = [gold == [UNKNOWN] for gold in golds]
+    unknown = [gold == ["unknown"] for gold in golds]
     points, best = support_curve([answer.support or 0.0 for answer in answers], right, unknown)
     if write:
         config = DynaRuleConfig.from_pretrained(served.adapter)
         config.min_support = round(min(best.least, 1.0), 6)
         config.save_pretrained(str(served.adapter))
-    say(f"{len(rows)} questions, {sum(unknown)} of them {UNKNOWN}; right now {points[0].accuracy:.3f}")
+    say(f"{len(rows)} questions, {sum(unknown)} of them unknown; right now {points[0].accuracy:.3f}")
     say("min_support  answered  right in all  right of those answered")
     shown = points[:: max(1, len(points) // 10)]
     for point in sorted({*shown, best}):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .._lazy import need
@@ -12,6 +13,7 @@ from ..memory.serving import one_a_step
 from ..tokenizer import question_prompts
 
 
+@dataclass
 class StepRules:
     """Answers a question to find the rules that each of its steps needs.
 
@@ -25,11 +27,11 @@ class StepRules:
         Rules of each step, and the longest answer.
     """
 
-    def __init__(
-        self, model: Any, tokenizer: Any, bank: RuleBank, top: int = 3, max_new_tokens: int = 256
-    ) -> None:
-        self.model, self.tokenizer, self.bank, self.top = model, tokenizer, bank, top
-        self.max_new_tokens = max_new_tokens
+    model: Any
+    tokenizer: Any
+    bank: RuleBank
+    top: int = 3
+    max_new_tokens: int = 256
 
     def __call__(self, question: str) -> list[dict[str, Any]]:
         """Return id, text, score and step of each rule, in the order of the steps; a rule counts where it was first."""

@@ -37,18 +37,16 @@ def unfamiliar(tokenizer: Any, texts: Sequence[str]) -> tuple[list[str], int]:
     """
     words = [list(dict.fromkeys(words_of_text(text))) for text in texts]
     counts = {word: _tokens(tokenizer, word) for part in words for word in part}
-    found = [word for word, count in counts.items() if count > _most(word)]
+    signs = {word for word in counts if len(word) == 1 and east_asian_width(word) in "WF"}
+    # a rare name is written in two or three tokens, a Chinese sign in one
+    most = {word: 1 if word in signs else max(len(word), 4) / LETTERS for word in counts}
+    found = [word for word, count in counts.items() if count > most[word]]
     for part in (*words, list(counts)):
         longer = [word for word in part if len(word) > 3]
         split = [word for word in longer if counts[word] > 1]
         if len(longer) >= LEAST and len(split) > SPLIT * len(longer):
             found += split
     return list(dict.fromkeys(found)), len(counts)
-
-
-def _most(word: str) -> float:
-    """Return in how many tokens a known word may be written: a rare name in two or three, a Chinese sign in one."""
-    return 1 if len(word) == 1 and east_asian_width(word) in "WF" else max(len(word), 4) / LETTERS
 
 
 def _tokens(tokenizer: Any, word: str) -> float:
