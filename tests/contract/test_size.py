@@ -12,11 +12,11 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 12_460,
     "dynarule": 13_190,
-    "benchmarks": 12_550,
+    "benchmarks": 12_520,
     "tests": 21_270,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 38_190
+ALL_SOURCE = 38_170
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 71.8

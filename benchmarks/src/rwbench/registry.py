@@ -82,6 +82,7 @@ class Component:
     """
 
     name: ClassVar[str]
+    title: ClassVar[str] = ""
     registry: ClassVar[Registry[Any]]
 
     @property
@@ -92,7 +93,7 @@ class Component:
     @property
     def label(self) -> str:
         """What a reader sees."""
-        return self.name
+        return self.title or self.name
 
     def missing(self) -> str | None:
         """Return what the user must type to make this component usable here, or None if it is usable."""

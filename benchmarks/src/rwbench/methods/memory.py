@@ -67,7 +67,6 @@ class Memory(Method):
         Rules that a search keeps. None: the adapter's own number.
     """
 
-    title: ClassVar[str] = ""
     adapter_name: ClassVar[str] = ""
     replaces: ClassVar[tuple[str, ...]] = ()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, ClassVar
+from typing import Any
 
 from ..registry import Positive, Share
 from ..retrievers import Hits, Retriever
@@ -31,7 +31,7 @@ class RAG(ModelMethod):
     """
 
     name = "rag"
-    title: ClassVar[str] = "RAG"
+    title = "RAG"
 
     retriever: Retriever = field(kw_only=True)
     in_prompt: Positive | None = None

@@ -17,11 +17,7 @@ class Solver(Method):
     """
 
     name = "solver"
-
-    @property
-    def label(self) -> str:
-        """Name in reports."""
-        return "Symbolic solver (ceiling)"
+    title = "Symbolic solver (ceiling)"
 
     def answer(self, batch: Batch, top_k: int) -> Iterator[Output]:
         """Yield the answers and the proof of every question."""

@@ -51,6 +51,7 @@ class BothEnds(Retriever):
     """
 
     name = "both-ends"
+    title = "both ends"
     plans: ClassVar[bool] = True
 
     levels: Positive = 4
@@ -58,11 +59,6 @@ class BothEnds(Retriever):
     sharpness: Annotated[float, Field(gt=0)] = 2.0
     power: NotNegative = 2.0
     floor: NotNegative = 0.1
-
-    @property
-    def label(self) -> str:
-        """Name in reports."""
-        return "both ends"
 
     def pool_scorer(self, pool: Pool) -> Scorer:
         """Index the pool by the parts that are given, and by those that are found in the other texts."""

@@ -38,14 +38,10 @@ class Graph(Retriever):
     """
 
     name = "graph"
+    title = "graph (PageRank)"
 
     damping: Annotated[float, Field(ge=0, lt=1)] = 0.85
     sharpness: NotNegative = 2.0
-
-    @property
-    def label(self) -> str:
-        """Name in reports."""
-        return "graph (PageRank)"
 
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Build the graph of a pool; scores are the walk's shares, relative to the best rule's."""

@@ -23,13 +23,9 @@ class Random(Retriever):
     """
 
     name = "random"
+    title = "Random rules (floor)"
 
     seed: int = 0
-
-    @property
-    def label(self) -> str:
-        """Name in reports."""
-        return "Random rules (floor)"
 
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Score by hash; the texts do not matter."""

@@ -155,11 +155,17 @@ class DataSource:
 
     def rules(self, split: str) -> RuleTable:
         """Return the rules that questions of a split ask about: the held-out world's for ``heldout``."""
-        return _rules(self, "heldout" if split == "heldout" else "train")
+        return self._rules_of("heldout" if split == "heldout" else "train")
 
+    @lru_cache(maxsize=4)  # noqa: B019 (all runs of a process share what is loaded)
+    def _rules_of(self, world: str) -> RuleTable:
+        return RuleTable(self._table("rules", world))
+
+    @lru_cache(maxsize=128)  # noqa: B019
     def questions(self, subtask: str, split: str) -> list[Question]:
         """Return all questions of one sub-task and split, in table order."""
-        return _questions(self, subtask, split)
+        rows = self._table(subtask, split).to_pylist()
+        return [Question.from_row(row, index) for index, row in enumerate(rows)]
 
     def _table(self, config: str, split: str) -> pa.Table:
         if self.folder is not None:
@@ -169,18 +175,6 @@ class DataSource:
         if config == "rules":
             return rule_table(split, self.scale, self.seed, version=self.version, dials=self.dials)
         return question_table(config, split, self.scale, self.seed, version=self.version, dials=self.dials)
-
-
-# All runs of a process share what is loaded.
-@lru_cache(maxsize=4)
-def _rules(source: DataSource, split: str) -> RuleTable:
-    return RuleTable(source._table("rules", split))
-
-
-@lru_cache(maxsize=128)
-def _questions(source: DataSource, subtask: str, split: str) -> list[Question]:
-    rows = source._table(subtask, split).to_pylist()
-    return [Question.from_row(row, index) for index, row in enumerate(rows)]
 
 
 def select(questions: Sequence[Question], limit: int | None) -> list[Question]:

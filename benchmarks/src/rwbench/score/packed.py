@@ -44,6 +44,7 @@ def is_packed(folder: Path) -> bool:
 def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[Sample]]]) -> None:
     """Write runs, each with its samples, into a folder; the same runs give the same bytes."""
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
     runs = sorted(runs, key=lambda run: run[0]["run_id"])
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +55,16 @@ def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[
     ]
     # Answers to one question are alike, so side by side they compress best.
     rows.sort(key=lambda row: (row["id"], row["run_id"]))
-    _write(folder / SAMPLES, rows)
+    body = pa.BufferOutputStream()
+    pq.write_table(
+        pa.Table.from_pylist(rows),
+        body,
+        compression="zstd",
+        compression_level=ZSTD_LEVEL,
+        use_dictionary=[name for name in rows[0] if name != "output"],
+        data_page_size=2**23,
+    )
+    write_whole(folder / SAMPLES, body.getvalue().to_pybytes())
     lines = "".join(json.dumps(results, ensure_ascii=False, allow_nan=False) + "\n" for results, _ in runs)
     write_whole(folder / RESULTS, pa.Codec("zstd", ZSTD_LEVEL).compress(lines.encode(), asbytes=True))
 
@@ -107,7 +117,7 @@ def _sample(row: Mapping[str, Any], pool_size: int) -> Sample:
         "outcome": row["outcome"],
         "trace": [],
         "measures": {},
-        "usage": _known(row["usage"]),
+        "usage": {name: value for name, value in (row["usage"] or {}).items() if value is not None},
         "seconds": 0.0,
     }
 
@@ -128,27 +138,6 @@ def _ranking(ranks: Sequence[int], gold: Sequence[int]) -> list[int]:
         if rank:
             ranked[rank - 1] = rule
     return ranked
-
-
-def _known(columns: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {name: value for name, value in (columns or {}).items() if value is not None}
-
-
-def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    body = pa.BufferOutputStream()
-    pq.write_table(
-        pa.Table.from_pylist(rows),
-        body,
-        compression="zstd",
-        compression_level=ZSTD_LEVEL,
-        use_dictionary=[name for name in (rows[0] if rows else ()) if name != "output"],
-        data_page_size=2**23,
-        write_page_index=False,
-    )
-    write_whole(path, body.getvalue().to_pybytes())
 
 
 @lru_cache(maxsize=2)
