@@ -145,13 +145,13 @@ def split_rule(rule: str) -> Clauses:
     begun = re.match(
         r"[^;:({]+(?=; (?!then\b|else\b|and\b|or\b))", first
     )  # "it ends if ...; the next begins"
-    finds = _logic, _leading, _label, _behind
+    finds = _logic, leading, _label, _behind
     reads = [(find, part) for part in dict.fromkeys([begun[0] if begun else first, first]) for find in finds]
     for find, read in [(_forms, text), *reads]:
         parts = find(read)
         if parts and all(part.strip(" .,;:") for part in parts):
             premise, conclusion = (part.strip().rstrip(",;:") for part in parts)
-            place = find is _leading and not _CLAUSAL.match(premise) and premise[:3].lower() != "to "
+            place = find is leading and not _CLAUSAL.match(premise) and premise[:3].lower() != "to "
             more = _trailing(conclusion, clause=True) if place else None
             if more and re.match(
                 rf"only\b|{_CLAUSAL.pattern}", more[0]
@@ -179,13 +179,13 @@ def _logic(text: str) -> tuple[str, str] | None:
         or has_verb(parts[0])
         or parts[-1][:1].islower()
     )
-    if len(parts) != 2 or not condition or _leading(text):
+    if len(parts) != 2 or not condition or leading(text):
         return None
     menu = re.search(r"\b[A-Z]\w+$", parts[0]) and re.match(r"[A-Z]\w+\b", parts[1])
     return None if menu and "(" not in parts[0] else (parts[0], parts[1])
 
 
-def _leading(text: str) -> tuple[str, str] | None:
+def leading(text: str) -> tuple[str, str] | None:
     """``If ..., ...`` and its relatives: the condition ends where a main clause begins."""
     if not _LEAD.match(text):
         return None

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from ..bank.clauses import split_rule
+from ..bank.clauses import leading, split_rule
 from ..bank.lexicon import has_verb
 from .blocks import Block, is_whole
 from .lists import RUNS_ON, joined, whole_item
@@ -175,6 +175,7 @@ def _is_heading(block: Block, after: Block) -> bool:
         or RUNS_ON.search(text)
         or has_verb(text)
         or is_whole(text.removesuffix("etc."))
+        or leading(text)
     ):
         return False
     lists = block.kind == "text" and after.kind == "item"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..bank.clauses import split_rule
+from ..bank.clauses import leading
 from ..bank.lexicon import goes_on, has_verb
 from .blocks import Block, is_whole
 
@@ -97,9 +97,8 @@ def whole_item(title: str, text: str) -> str:
     """Put the title above an item before what says nothing alone: "passport", "must sign in"."""
     if text[:1].islower() and (_FINITE.match(text) or goes_on(text)):
         return f"{title} {text}"
-    says = is_whole(text) or has_verb(text) or _SAYS.search(text) or split_rule(text).sure
-    says = says or _NO_TITLE.search(title)
-    return text if says else f"{title}: {text}"
+    says = is_whole(text) or has_verb(text) or leading(text)
+    return text if says or _SAYS.search(text) or _NO_TITLE.search(title) else f"{title}: {text}"
 
 
 def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:
