@@ -85,10 +85,11 @@ class Teaching(Training):
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, trust_remote_code=False)
         check_mark(model.get_output_embeddings().weight.float(), recipe.mark, tokenizer)
         ranks = dict.fromkeys(range(recipe.first_layer, model.config.num_hidden_layers), recipe.rank)
-        if recipe.begin is not None:
-            if taught_base(Path(recipe.begin)) != folder:
-                raise ValueError(f"begin = {recipe.begin!r} was taught to another model than {recipe.model}")
-            said = json.loads((Path(recipe.begin) / CONFIG).read_text(encoding="utf-8"))
+        begin = elsewhere or (None if recipe.begin is None else Path(recipe.begin))
+        if begin is not None:
+            if taught_base(begin) != folder:
+                raise ValueError(f"{begin} was taught to another model than {recipe.model}")
+            said = json.loads((begin / CONFIG).read_text(encoding="utf-8"))
             ranks = dict.fromkeys(said["layers_to_transform"], said["r"])
         torch.manual_seed(recipe.seed)
         self.model, self.writer = model.to(device), Writer(tokenizer, recipe.mark)
@@ -99,8 +100,8 @@ class Teaching(Training):
             for name, linear in self.changed.items()
             for side, own in sides
         }
-        if recipe.begin is not None:
-            self.take(load_file(Path(recipe.begin) / WEIGHTS))
+        if begin is not None:
+            self.take(load_file(begin / WEIGHTS))
         self.optimizer = torch.optim.AdamW([*self.weights.values()], betas=(0.9, 0.98), weight_decay=0.0)
         self.join()
 
@@ -152,8 +153,10 @@ class Teaching(Training):
         """Go to the folder's checkpoint, or to the ``last`` of another machine, if there is one."""
         super().resume()
         if self.elsewhere is not None and not (self.out / STATE).is_file():
-            self.take(load_file(self.elsewhere / WEIGHTS))
             said = json.loads((self.elsewhere / "training.json").read_text(encoding="utf-8"))
+            ours = json.loads(json.dumps(asdict(self.recipe)))
+            if said["recipe"] | {"tokens": ours["tokens"]} != ours:
+                raise ValueError(f"{self.elsewhere} is of another recipe; give it, or leave --resume out")
             self.at = {name: said[name] for name in self.at} | {"warm": said["step"]}
         self.join()
 
