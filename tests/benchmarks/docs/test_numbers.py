@@ -333,17 +333,20 @@ def front_page():
     methods = {
         "Gold rules only (ceiling)": ("prompting", {"rules": "gold"}),
         "**DynaRule+**": ("dynarule-plus", {}),
-        **{LABELS[name]: (name, FROM_BOTH_ENDS[name]) for name in ("ircot", "stepwise", "react")},
+        **{LABELS[name]: (name, FROM_BOTH_ENDS[name]) for name in ("ircot", "stepwise")},
+        "Rule vectors": ("rule-vectors", {}),
+        LABELS["react"]: ("react", FROM_BOTH_ENDS["react"]),
         "RAG BM25": ("rag", {"retriever": "bm25"}),
         "SR-KI": ("srki", {}),
         "DynaRule (paper)": ("dynarule", {}),
         "KBLaM": ("kblam", {}),
         "No rules (floor)": ("prompting", {"rules": "none"}),
     }
+    folders = {"rule-vectors": ("vectors_held_out", "vectors")}
     for label, (name, fields) in methods.items():
         cells = [
             runs_of(folder, name, form, **fields)
-            for folder, form in product(("held_out_550", "arena", "smollm2"), FORMS)
+            for folder, form in product((*folders.get(name, ("held_out_550", "arena")), "smollm2"), FORMS)
         ]
         assert max(map(len, cells)) == 1, label
         yield row(label, *(exact(cell[0]) if cell else "-" for cell in cells))

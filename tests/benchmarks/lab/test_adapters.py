@@ -138,7 +138,7 @@ def test_recipes_can_be_trained(path):
     assert all(plans_of(read_recipe(path, form), method) for form in ("fol", "nl"))
 
 
-SHIPPED = [*((method, form) for method in CONFIGS for form in ("fol", "nl")), (VECTORS, "nl")]
+SHIPPED = [(method, form) for method in (*CONFIGS, VECTORS) for form in ("fol", "nl")]
 FOLDERS = {f"{method}-{form}": adapter_folder("tiny", method, form) for method, form in SHIPPED}
 FOLDERS |= {folder.name: folder for folder in (LAB.parent / "results/seeds").glob("*-seed-*")}
 FOLDERS |= {folder.name: folder for folder in (LAB.parent / "results/seeds").glob("*-minilm-*")}
