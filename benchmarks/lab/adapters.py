@@ -116,7 +116,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
         bank, rows, held_out = training_data(recipe, form, model, tokenizer)
         model.to(getattr(torch, recipe.dtype))  # rules are embedded in float32, as when it serves
         row_of = {name: row for row, name in enumerate(bank.ids)}
-        data = {"held_out": held_out}
+        data = {"held_out": held_out, "resume": True}
         torch.manual_seed(recipe.training_seed)
         adapter = dynarule.RuleAdapter(model, CONFIGS[method](bank.encoder_dim, **memory))
         if method == PLUS:
@@ -149,7 +149,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
             options = (
                 when | {"callbacks": [LogLines()], "use_cpu": model.device.type == "cpu"} | recipe.arguments
             )
-            train(*stage, **data, encoder=encoder, resume=True, curve=curve, **options)
+            train(*stage, **data, encoder=encoder, curve=curve, **options)
         with replaced_folder(out / "adapter") as new:
             for path in (out / str(len(plans))).iterdir():
                 if path.is_file() and path.name[0] != ".":

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
-UpdateScope = Literal["confidence", "none"]
+UpdateScope = Literal["confidence", "all", "none"]
 SearchPlace = Literal["before", "behind"]
 NAME = "DYNARULE"
 CONFIG_FILE, WEIGHTS_FILE = CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
@@ -177,9 +177,11 @@ class DynaRuleConfig(PeftConfig):
 
     def updated_layers(self, num_layers: int) -> list[int]:
         """Return the layers whose rules a ``<search>`` token replaces."""
+        held = self.layers(num_layers)
+        if self.update_scope == "all":
+            return held
         if self.update_scope == "none" or self.confidence_layer is None:
             return []
-        held = self.layers(num_layers)
         return [layer for layer in held if layer == self.confidence_layer or self.shares(layer)]
 
     def to_dict(self) -> dict[str, Any]:

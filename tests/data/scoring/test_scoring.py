@@ -193,6 +193,7 @@ WORDS = st.sampled_from(
     ["0", "7", "12", "120", "stone bridge", "desert", "deeply hungry", "celestial garden"]
 )
 LISTS = st.lists(WORDS, min_size=1, max_size=5)
+DECORATIONS = ["{}", " {} ", "\\text{{{}}}", "${}$", "**{}**", "'{}'", "\\mathrm{{{}}}", "{}."]
 
 
 def reference_score(output: str, gold: list[str]) -> Fraction:
@@ -218,6 +219,13 @@ def test_score_agrees_with_reference(answers: list[str], gold: list[str], boxed:
     assert score.length_mismatch is (boxed and len(answers) != len(gold))
     assert score.parsed == (tuple(answers) if boxed else ())
     assert score_output(output, ", ".join(gold)) == score
+
+
+@given(LISTS, st.data())
+def test_decorated_gold_scores_one(gold: list[str], data: st.DataObject) -> None:
+    parts = [data.draw(st.sampled_from(DECORATIONS)).format(answer) for answer in gold]
+    score = score_output(f"So \\boxed{{{', '.join(parts)}}}.", gold)
+    assert (score.exact_match, score.strict_match) == (1.0, 1.0)
 
 
 @given(st.text() | st.binary().map(lambda raw: raw.decode("latin-1")) | PIECES.map("".join))

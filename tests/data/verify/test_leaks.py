@@ -1,7 +1,7 @@
 """The leak report against plain counts, and that planted shortcuts show."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -90,6 +90,35 @@ def test_shortcuts_against_plain_counts(built):
     assert any(found["answer prior"]["multi_hop_4"] == pytest.approx(share) for share in shares)
     prior = [score for name, score in found["answer prior"].items() if name != "all"]
     assert found["answer prior"]["all"] == pytest.approx(sum(prior) / 11)
+
+
+def test_memory_against_a_plain_count(built):
+    def parts(split, config):
+        for row in rows(built, config, split):
+            for facts, query, answer in zip(row["facts"], row["queries"], row["answers"], strict=True):
+                facts = re.sub(r"\w+\(y\) & ", "", facts).replace("Drop_", "Lose_")
+                facts = re.sub("(?:Get|Receive)_", "Gain_", facts)
+                stated, units = re.search(r"Has\([^)]*, (\d+)\)", facts), re.search(r"\(x, (\d+)\)$", facts)
+                clause = (re.sub(r"\d+", "", facts), query) if stated else (facts, query)
+                yield clause, int(stated[1]) if stated else None, int(units[1]) if units else 1, answer
+
+    changes, answers = defaultdict(Counter), Counter()
+    for config in subtasks_of(Dials()):
+        for clause, stated, units, answer in parts("train", config):
+            answers[answer] += 1
+            changes[clause][answer if stated is None else (int(answer) - stated) / units] += 1
+    right = []
+    for clause, stated, units, answer in parts("test", "single_rule"):
+        best = max(changes[clause].values(), default=0)
+        guesses = {change for change, n in changes[clause].items() if n == best} or {
+            max(answers, key=answers.get)
+        }
+        right.append(answer in {g if stated is None else str(int(g * units) + stated) for g in guesses})
+    known = memory(built)["train by heart"]
+    assert (
+        known["test"]["single_rule"] == pytest.approx(sum(right) / len(right), abs=0.021) and sum(right) > 15
+    )
+    assert known["heldout"]["all"] < 0.15 < known["test"]["all"]
 
 
 def test_clauses_that_train_has_with_other_numbers_are_remembered(built, tampered):

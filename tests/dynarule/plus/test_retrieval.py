@@ -1,5 +1,6 @@
-"""Training of finding alone: it learns to look ahead, and its weights are those that serve."""
+"""Training of finding alone: it learns to look ahead, its weights are those that serve, and a kill changes nothing."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -70,7 +71,7 @@ def adapter_of(model, width=WIDTH, paper=False, **changes):
 def trained(world, tiny_model, tiny_tokenizer):
     """The function that trains an adapter on the world, and returns log, adapter and tokenizer."""
 
-    def train(folder, recipe=SHORT, family="llama", **changes):
+    def train(folder, recipe=SHORT, family="llama", resume=False, **changes):
         bank, rows, held_out = world
         model, tokenizer = tiny_model(family, hidden_size=96), tiny_tokenizer(search=True)
         prepare_search(model, tokenizer)
@@ -78,7 +79,7 @@ def trained(world, tiny_model, tiny_tokenizer):
         adapter = adapter_of(model, **changes)
         write = later_searches if changes.get("paper") else target
         encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)}, write)
-        options = {"held_out": held_out, "encoder": encoder}
+        options = {"held_out": held_out, "encoder": encoder, "resume": resume}
         return (
             train_retrieval(model, tokenizer, adapter, rows, bank, recipe, folder, **options),
             adapter,
@@ -154,6 +155,33 @@ def test_it_learns_to_look_ahead(world, tiny_model, trained, tmp_path):
     assert best["recall"] > best["recall_state"] + 0.1
     recall, searches = served(world, tiny_model("llama", hidden_size=96), tokenizer, tmp_path)
     assert recall == pytest.approx(best["recall"], abs=1.5 / searches)
+
+
+def test_a_training_that_was_killed_ends_the_same(trained, tmp_path, monkeypatch):
+    from dynarule.plus.retrieval_loop import RetrievalLoop
+
+    whole, adapter, _ = trained(tmp_path / "whole")
+    step = RetrievalLoop.step
+
+    def killed(self, number):
+        if number == 3:
+            raise KeyboardInterrupt
+        return step(self, number)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(RetrievalLoop, "step", killed)
+        trained(tmp_path / "killed")
+    with pytest.raises(FileExistsError, match="go on with resume"):
+        trained(tmp_path / "killed")
+    with pytest.raises(ValueError, match="started with seed 0, now it is 1"):
+        trained(tmp_path / "killed", replace(SHORT, seed=1), resume=True)
+    again, other, _ = trained(tmp_path / "killed", resume=True)
+    assert json.dumps(again) == json.dumps(whole)
+    for one, two in zip(adapter.parameters(), other.parameters(), strict=True):
+        assert torch.equal(one, two)
+    assert [path.name for path in (tmp_path / "killed").iterdir() if "safetensors" in path.name] == [
+        "adapter_model.safetensors"
+    ]
 
 
 def searches_of(states, items, links=(), families=("",), tokens=None):

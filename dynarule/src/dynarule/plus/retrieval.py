@@ -31,7 +31,7 @@ from .finder import Finder
 from .retrieval_loop import RetrievalLoop
 from .searches import read_searches
 
-CARD = "README.md"
+CARD, STATE = "README.md", ".retrieval.safetensors"
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,14 @@ def train_retrieval(
     *,
     held_out: Rows | None = None,
     encoder: Encoder | None = None,
+    resume: bool = False,
     report: Callable[[Mapping[str, float]], None] = lambda entry: None,
 ) -> list[dict[str, float]]:
     """Train how the confidence layer finds rules; the adapter is changed in place, and saved.
 
     Parameters
     ----------
-    model, tokenizer, bank, encoder
+    model, tokenizer, bank, encoder, resume
         As for `dynarule.training.train`; the tokenizer knows ``<search>``.
     adapter : RuleAdapter
         With a confidence layer; where layers below it hold rules, trained to read. Without ``search_heads`` it asks as
@@ -102,7 +103,7 @@ def train_retrieval(
         Hyper-parameters.
     folder : path
         Holds in the end the adapter, ``retrieval.json`` (recipe and log) and the card. A training that was killed
-        begins anew.
+        goes on from its last measurement.
     report : callable
         Gets every entry of the log.
 
@@ -115,7 +116,7 @@ def train_retrieval(
     Raises
     ------
     FileExistsError
-        If the folder holds a training.
+        If the folder holds a training, which is not to be resumed.
     ValueError
         If adapter, bank and recipe do not fit each other.
     """
@@ -138,8 +139,10 @@ def train_retrieval(
     config.search_place = place_of(encoder, rows)
     premises = [bank.parts_of(text)[0] for text in bank.texts]
     with exclusive(folder):
-        if (folder / CARD).is_file():
-            raise FileExistsError(f"{folder} holds a training already; choose a new folder")
+        if (folder / CARD).is_file() or ((folder / STATE).is_file() and not resume):
+            raise FileExistsError(
+                f"{folder} holds a training already; go on with resume, or choose a new folder"
+            )
         torch.manual_seed(recipe.seed)
         if config.search_token is None:
             adapter.train_search(search)  # its row, which later trainings change, is saved with the adapter
@@ -152,7 +155,7 @@ def train_retrieval(
             finder.look_up(known, recipe.temperature)
         levels = () if finder.ahead is None else (config.lookahead, config.lookahead_width)  # type: ignore[attr-defined]
         loop = RetrievalLoop(finder, known, held, premises, recipe, *levels)
-        log = loop.train(report)
+        log = loop.train(folder / STATE, report)
         finder.fold_into(projection)
         config.encoder = bank.encoder
         adapter.save(folder, tokenizer if config.search_id is not None else None)
@@ -166,4 +169,5 @@ def train_retrieval(
         summary = {"recipe": recipe.to_dict(), "log": log}
         write_whole(folder / "retrieval.json", json.dumps(summary, indent=1) + "\n")
         write_whole(folder / CARD, model_card(config, recipe, facts, log))
+        (folder / STATE).unlink()
     return log

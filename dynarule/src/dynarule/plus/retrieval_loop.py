@@ -1,20 +1,26 @@
-"""The loop of `train_retrieval`: batches, losses and measurements."""
+"""The loop of `train_retrieval`: batches, losses, measurements and its checkpoint."""
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors import safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
+from .._files import write_whole
 from ..bank.rows import SharedRows
 from ..training.losses import stacked_step_loss, step_recall
 from ..training.pools import keyed
 from ..training.recipe import PAPER_MIX
+from ..training.run_folder import refuse_changes
 from .finder import Finder
 from .lookahead import Tables, planned
 from .reader import SearchInput
@@ -33,7 +39,7 @@ SCALAR_RATE = 30  # times the learning rate, for offsets, tails and multiples: s
 
 
 class RetrievalLoop:
-    """Trains a finder; a batch depends on seed and step alone."""
+    """Trains a finder; a batch depends on seed and step alone, so a resumed training is the same one."""
 
     def __init__(
         self,
@@ -59,12 +65,13 @@ class RetrievalLoop:
         if finder.ahead is not None:
             finder.ahead.weight.data.fill_(recipe.temperature)  # a log-probability counts as one
 
-    def train(self, report: Callable[[Mapping[str, float]], None]) -> Log:
-        """Train to the end; the finder then has its best weights."""
+    def train(self, state: Path, report: Callable[[Mapping[str, float]], None]) -> Log:
+        """Train to the end, or go on from the file of the last measurement; the finder then has its best weights."""
         recipe = self.recipe
-        log: Log = []
-        best: dict[str, Tensor] = {}
-        for step in range(1, recipe.max_steps + 1):
+        log, best = self._load(state) if state.is_file() else ([], {})
+        for step in range(int(log[-1]["step"]) + 1 if log else 1, recipe.max_steps + 1):
+            if self._stalled(log):
+                break
             losses = self.step(step - 1)
             if step % recipe.evaluate_every and step < recipe.max_steps:
                 continue
@@ -72,14 +79,41 @@ class RetrievalLoop:
             report(log[-1])
             if log[-1] is max(log, key=_quality):
                 best = {name: value.detach().clone() for name, value in self.finder.state_dict().items()}
-            if self._stalled(log):
-                break
+            self._save(state, best, log)
         self.finder.load_state_dict(best)
         return log
 
+    def _save(self, state: Path, best: Mapping[str, Tensor], log: Log) -> None:
+        parts = {"now": self.finder.state_dict(), "best": best, **self.optimizer.state_dict()["state"]}
+        tensors = {
+            f"{part}/{name}": torch.as_tensor(value).clone()
+            for part, values in parts.items()
+            for name, value in values.items()
+        }
+        write_whole(
+            state, save(tensors, {"log": json.dumps(log), "recipe": json.dumps(self.recipe.to_dict())})
+        )
+
+    def _load(self, state: Path) -> tuple[Log, dict[str, Tensor]]:
+        """Go to where a training of this recipe was; return its log, and the best weights so far."""
+        parts: dict[str, dict[str, Tensor]] = {}
+        with safe_open(state, "pt") as file:
+            said = file.metadata()
+            refuse_changes(
+                state.parent, json.loads(said["recipe"]), json.loads(json.dumps(self.recipe.to_dict()))
+            )
+            for key in file.keys():  # noqa: SIM118 (no mapping)
+                part, _, name = key.partition("/")
+                parts.setdefault(part, {})[name] = file.get_tensor(key)
+        self.finder.load_state_dict(parts.pop("now"))
+        best = parts.pop("best")
+        moments = {int(number): values for number, values in parts.items()}
+        self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
+        return list(json.loads(said["log"])), best
+
     def _stalled(self, log: Log) -> bool:
         qualities = [_quality(entry) for entry in log]
-        return len(log) - qualities.index(max(qualities)) > self.recipe.patience
+        return bool(log) and len(log) - qualities.index(max(qualities)) > self.recipe.patience
 
     def step(self, step: int) -> dict[str, float]:
         """Train on one batch."""
