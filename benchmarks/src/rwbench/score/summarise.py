@@ -164,5 +164,6 @@ def _by_gold_step(measured: Measures) -> np.ndarray:
 def _mean_rows(maps: Sequence[np.ndarray], size: int) -> AttentionMap:
     """Average maps row by row; a map with fewer retrievals than steps lacks the last rows, extra ones are dropped."""
     rows = [[weights[number] for weights in maps if number < len(weights)] for number in range(size)]
-    means = [np.mean(row, axis=0) if row else np.zeros(size) for row in rows]
-    return {"weights": [mean.round(6).tolist() for mean in means], "n": [len(row) for row in rows]}
+    means = [list(map(fmean, zip(*row, strict=True))) if row else [0.0] * size for row in rows]
+    weights = [[round(value, 6) for value in mean] for mean in means]
+    return {"weights": weights, "n": [len(row) for row in rows]}
