@@ -242,13 +242,16 @@ def test_without_a_key_no_stranger_s_page_reads_or_changes_rules(served, headers
     assert "r4" in served[0].books["bank"].bank.ids
 
 
-def test_words_that_the_model_has_no_tokens_for_are_named_before_it_answers(served, client):
+def test_words_that_the_model_has_no_tokens_for_are_named_before_it_answers(served, client, monkeypatch):
     served[2].unk_token = "w1"
     chat = partial(client.chat.completions.create, model="bank", messages=asked("w11 invoice"), max_tokens=3)
     assert chat().unknown_words == ["invoice"]
     chunks = list(chat(stream=True))
     assert chunks[0].unknown_words == ["invoice"] and not hasattr(chunks[1], "unknown_words")
     assert not hasattr(chat(messages=asked("w11")), "unknown_words")
+    monkeypatch.setattr("dynarule.serve.respond.unfamiliar", raising(AssertionError))
+    with pytest.raises(openai.BadRequestError, match="the model reads 256 at most"):
+        chat(messages=asked(" ".join(f"word{i}" for i in range(300))))  # their words are not looked at
 
 
 def test_an_answer_ends_where_the_model_has_no_more_places(client):

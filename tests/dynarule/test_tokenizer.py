@@ -4,6 +4,7 @@ import json
 
 import pytest
 from dynarule.example import DATA, write_example
+from dynarule.tokenizer import text_ids
 
 from dynarule import load_tokenizer
 
@@ -19,6 +20,11 @@ def test_a_word_tokenizer_comes_back_whatever_the_family(family, tiny_model, tin
     assert (
         loaded(text)["input_ids"] == saved(text)["input_ids"] == [11, 12, loaded.get_vocab()["<search>"], 3]
     )
+
+
+def test_a_million_brackets_are_read_at_once(tiny_tokenizer):
+    """What looks for markup must not go on from each to the end: a request of a megabyte would take hours."""
+    assert text_ids(tiny_tokenizer(), "<" * (1 << 20)) == text_ids(tiny_tokenizer(), "<")
 
 
 def test_the_example_is_whole_and_readable(tmp_path):

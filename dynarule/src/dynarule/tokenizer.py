@@ -118,7 +118,7 @@ def _spelled(tokenizer: Any, token: str) -> list[int]:
 
 def text_ids(tokenizer: Any, text: str, add_special_tokens: bool = True) -> list[int]:
     """Return the tokens of a text in which no control token is itself."""
-    if _MARKUP.search(text) and (marked := as_text(tokenizer, text)) != text:
+    if ("<" in text or "[" in text) and (marked := as_text(tokenizer, text)) != text:
         return encode_marked(tokenizer, marked, add_special_tokens)
     return tokenizer(text, add_special_tokens=add_special_tokens, split_special_tokens=True)["input_ids"]
 

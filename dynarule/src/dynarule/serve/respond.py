@@ -29,8 +29,6 @@ async def respond(
     each = asked.n or 1
     if not prompts or len(prompts) * each > MOST_ANSWERS:
         raise RequestError(400, f"a request asks for 1 to {MOST_ANSWERS} answers, got {len(prompts) * each}")
-    words, _ = unfamiliar(engine.tokenizer, [_question(prompt) for prompt in prompts])
-    told = {"unknown_words": words} if words else {}
     stops = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
     loop, events = asyncio.get_running_loop(), Events()
 
@@ -50,9 +48,12 @@ async def respond(
     try:
         for request in requests:
             engine.submit(request)
+        # a question that is too long for the model has been refused by now: its words take long
+        words, _ = unfamiliar(engine.tokenizer, [_question(prompt) for prompt in prompts])
     except Exception:
         _cancel(requests)
         raise
+    told = {"unknown_words": words} if words else {}
     chat = isinstance(asked, ChatCompletion)
     head = {
         "id": f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}",
