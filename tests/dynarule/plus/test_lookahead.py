@@ -109,6 +109,12 @@ def test_rules_of_one_premise_or_one_conclusion_are_worked_on_once(bank, tiny_mo
         traces.append(memory.trace)
         assert max(seen) == conclusions
         seen.clear()
+    # where the links of many conclusions are not kept, a way asks for those of its own rule alone
+    monkeypatch.setattr("dynarule.plus.lookahead.MOST_LINKS", 0)
+    with torch.no_grad(), attach(model, PlusMemory(adapter, apart, SEARCH)) as memory:
+        model(torch.tensor([TEXT]))
+    assert set(seen) == {30, 1}
+    assert [search.way for search in memory.trace] == [search.way for search in traces[1]]
     for one, two in zip(*traces, strict=True):
         assert (one.ids, one.way) == (two.ids, two.way)
         assert near(one.scores, two.scores, units=500)

@@ -70,25 +70,25 @@ class LookAhead(nn.Module):
         directions_NP, offsets_N = keys_NE @ self.link.weight.float(), keys_NE @ self.link.bias.float()
         return directions_NP @ values_MP.T + offsets_N[:, None]
 
-    def links(self, rules_N: Tensor, tables: Tables) -> Tensor:
-        """Return how surely N rules follow the V conclusions, logarithms: (N, V)."""
+    def links(self, rules_N: Tensor, tables: Tables, which: slice = slice(None)) -> Tensor:
+        """Return how surely N rules follow the V conclusions, or some, logarithms: (N, V)."""
         rows_N, known, count = tables.keys.at(rules_N), tables.known, len(tables.values.different)
         if known is None or len(rows_N) * count > MOST_LINKS or torch.is_grad_enabled():
-            return self._links(rows_N, tables)
+            return self._links(rows_N, tables, which)
         rows = rows_N.tolist()
         if not known.keys() >= set(rows):
             if (len(known) + len(rows)) * count > MOST_LINKS:
                 known.clear()
             new = [row for row in dict.fromkeys(rows) if row not in known]
             known.update(zip(new, self._links(rows_N.new_tensor(new), tables).unbind(), strict=True))
-        return torch.stack([known[row] for row in rows])
+        return torch.stack([known[row][which] for row in rows])
 
-    def _links(self, rows_N: Tensor, tables: Tables) -> Tensor:
-        logits_NV = self.link_logits(tables.keys.different[rows_N], tables.values.different)
+    def _links(self, rows_N: Tensor, tables: Tables, which: slice = slice(None)) -> Tensor:
+        logits_NV = self.link_logits(tables.keys.different[rows_N], tables.values.different[which])
         links_NV = nn.functional.logsigmoid(logits_NV)
         if tables.words is None:
             return links_NV
-        return links_NV + tables.word_weight * (tables.words.links(rows_N).to(links_NV) - 1)
+        return links_NV + tables.word_weight * (tables.words.links(rows_N, which).to(links_NV) - 1)
 
     def levels(
         self, level_BV: Tensor, tables: Tables, count: int, width: int, allowed_BM: Tensor | None = None
@@ -126,7 +126,8 @@ class LookAhead(nn.Module):
         way: list[int] = []
         for level_M in reversed(levels[:left]):
             (rows_W,) = largest(level_M[None], min(width, len(tables.keys)))[1]
-            links_W = self.links(rows_W, tables)[:, int(tables.values.every[rule])]
+            conclusion = int(tables.values.every[rule])
+            links_W = self.links(rows_W, tables, slice(conclusion, conclusion + 1))[:, 0]
             rule = int(rows_W[(links_W + level_M[rows_W]).argmax()])
             way.append(rule)
         return way

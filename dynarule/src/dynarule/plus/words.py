@@ -116,14 +116,14 @@ class Words:
 
     def begun(self, text: SearchText, bank: RuleBank) -> Tensor:
         """Return by how much each rule of the bank goes on from a text, and says what it does not: 0 to 1, (M,)."""
-        premise = self.premises(text.latest or text.question)[bank.keys.every]
-        return premise * (1 - self.conclusions(text.written)[bank.values.every])
+        premise = self.premises(text.latest or text.question)[bank.keys.every.cpu()]
+        return premise * (1 - self.conclusions(text.written)[bank.values.every.cpu()])
 
-    def links(self, premises_N: Tensor) -> Tensor:
-        """Return by how much conclusions and some premises cover each other, the larger of both: (N, V)."""
+    def links(self, premises_N: Tensor, which: slice = slice(None)) -> Tensor:
+        """Return by how much conclusions, or some, and some premises cover each other, the larger of both: (N, V)."""
         side, others = self._premises, self._conclusions
         rows = [
-            others.shared(side.texts[at]) / torch.minimum(others.total_R, side.total_R[at])
+            others.shared(side.texts[at])[which] / torch.minimum(others.total_R[which], side.total_R[at])
             for at in premises_N.tolist()
         ]
         return torch.stack(rows)
