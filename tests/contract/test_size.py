@@ -13,10 +13,10 @@ LINES = {
     "ruleworld-data": 12_460,
     "dynarule": 13_230,
     "benchmarks": 12_520,
-    "tests": 21_450,
+    "tests": 21_470,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 38_210
+ALL_SOURCE = 38_200
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3
