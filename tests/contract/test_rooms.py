@@ -80,6 +80,15 @@ def test_no_import_circles():
     TopologicalSorter(graph).prepare()  # raises CycleError with the circle
 
 
+def test_only_commands_import_commands():
+    for module, (_, tree) in TREES.items():
+        if not {"cli", "__main__"} & {*module.split(".")}:
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and not is_type_only(tree, node):
+                    source = absolute(module, node)
+                    assert "cli" not in source.split("."), f"{module}:{node.lineno} imports {source}"
+
+
 def test_scores_runs_and_reports_stand_on_each_other_in_one_direction():
     order = ["score", "run", "report", "leaderboard"]
     for module, (_, tree) in TREES.items():

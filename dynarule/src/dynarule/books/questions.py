@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -13,7 +14,7 @@ from typing import Any
 from Stemmer import Stemmer
 
 from ..bank.clauses import split_rule
-from ..bank.sources import Rules
+from ..bank.sources import Rules, read_parquet, read_text
 
 FOLLOWS = 0.7
 """Share of a premise's words, by their weight, that a conclusion must have for the rule to come next."""
@@ -40,8 +41,6 @@ def read_questions(path: Path | None) -> list[dict[str, Any]]:
     FileNotFoundError, ValueError
         If there is no such file, or a row is not like that.
     """
-    from ..cli.loading import read_rows
-
     rows = read_rows(path, 'JSON lines with "question" and "answers"')
     for number, row in enumerate(rows, 1):
         answers = row.get("answers")
@@ -50,6 +49,41 @@ def read_questions(path: Path | None) -> list[dict[str, Any]]:
         for step in row.get("steps") or []:
             if not isinstance(step, dict) or not isinstance(step.get("rule_ids"), list):
                 raise ValueError(f'{path} row {number} has a step without "rule_ids", got {step!r:.60}')
+    return rows
+
+
+def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
+    """Read ``.jsonl`` or ``.parquet`` rows, or the lines of a text file as questions.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If no file is named, it is not there, empty, or has no questions.
+    """
+    if path is None:
+        raise ValueError(f"no questions; give --questions FILE, {wanted}")
+    kinds = "expected .jsonl, .parquet, or text with a question per line"
+    if not path.is_file():
+        raise FileNotFoundError(f"no question file {path}; {kinds}")
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv", ".json"):
+        raise ValueError(f"{path} is no list of questions; {kinds}")
+    rows: list[dict[str, Any]]
+    if suffix == ".parquet":
+        rows = read_parquet([path]).to_pylist()
+    else:
+        lines = [line for line in read_text(path).split("\n") if line.strip()]
+        try:
+            rows = [json.loads(line) if suffix == ".jsonl" else {"question": line.strip()} for line in lines]
+            json.dumps(rows, ensure_ascii=False).encode()  # half a surrogate pair is no text
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is not JSON lines: {error}") from None
+    if not rows:
+        raise ValueError(f"{path} is empty; expected one question per row")
+    for number, row in enumerate(rows, 1):
+        question = row.get("question") if isinstance(row, dict) else None
+        if not isinstance(question, str) or not question.strip():
+            raise ValueError(f"{path} row {number} has no `question`; expected a text in each")
     return rows
 
 

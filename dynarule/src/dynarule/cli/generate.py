@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .loading import Served, read_rows, warn_of_unknown
+from ..books.questions import read_rows
+from .loading import Served, warn_of_unknown
 from .shared import (
     BatchSizeOption,
     MaxNewTokensOption,

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from .loading import Served, read_rows
+from ..books.questions import read_rows
+from .loading import Served
 from .shared import (
     BatchSizeOption,
     MaxNewTokensOption,

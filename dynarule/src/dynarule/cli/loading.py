@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..bank.sources import read_parquet, read_text
 from ..serve.unfamiliar import unfamiliar
 from .shared import (
     AdapterOption,
@@ -143,38 +141,3 @@ def warn_of_unknown(tokenizer: Any, texts: Sequence[str], what: str = "questions
             f"{', '.join(unknown[:5])}, so its answer means little; for rules in words of your own take a language "
             "model that knows them, and train an adapter for it: dynarule train --help"
         )
-
-
-def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
-    """Read ``.jsonl`` or ``.parquet`` rows, or the lines of a text file as questions.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If no file is named, it is not there, empty, or has no questions.
-    """
-    if path is None:
-        raise ValueError(f"no questions; give --questions FILE, {wanted}")
-    kinds = "expected .jsonl, .parquet, or text with a question per line"
-    if not path.is_file():
-        raise FileNotFoundError(f"no question file {path}; {kinds}")
-    suffix = path.suffix.lower()
-    if suffix in (".csv", ".tsv", ".json"):
-        raise ValueError(f"{path} is no list of questions; {kinds}")
-    rows: list[dict[str, Any]]
-    if suffix == ".parquet":
-        rows = read_parquet([path]).to_pylist()
-    else:
-        lines = [line for line in read_text(path).split("\n") if line.strip()]
-        try:
-            rows = [json.loads(line) if suffix == ".jsonl" else {"question": line.strip()} for line in lines]
-            json.dumps(rows, ensure_ascii=False).encode()  # half a surrogate pair is no text
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} is not JSON lines: {error}") from None
-    if not rows:
-        raise ValueError(f"{path} is empty; expected one question per row")
-    for number, row in enumerate(rows, 1):
-        question = row.get("question") if isinstance(row, dict) else None
-        if not isinstance(question, str) or not question.strip():
-            raise ValueError(f"{path} row {number} has no `question`; expected a text in each")
-    return rows

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .._lazy import need
-from .loading import load_model, load_rules, read_rows
+from ..books.questions import read_rows
+from .loading import load_model, load_rules
 from .shared import DeviceOption, EncoderOption, ModelOption, QuestionsOption, RulesOption, note
 
 if TYPE_CHECKING:
