@@ -12,11 +12,11 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 12_460,
     "dynarule": 13_230,
-    "benchmarks": 12_520,
-    "tests": 21_470,
+    "benchmarks": 12_530,
+    "tests": 21_480,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 38_200
+ALL_SOURCE = 38_210
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3

@@ -45,8 +45,9 @@ def by_loops(rules, asked, known, count, width):
 
 
 @pytest.mark.parametrize(("seed", "width"), [(seed, 1 + seed % 5) for seed in range(8)])
-def test_scores_are_the_formula_where_rules_share_premises_and_say_a_word_twice(seed, width):
-    """Many rules of few words, in an order of which equals know nothing."""
+def test_scores_are_the_formula_where_rules_share_premises_and_say_a_word_twice(seed, width, monkeypatch):
+    """Many rules of few words, in an order of which equals know nothing, some of them at a time."""
+    monkeypatch.setattr("rwbench.retrievers.both_ends.CHUNK", 7)
     draw = random.Random(seed)
     items = [f"{how} {what}" for how in ("wet", "red", "old") for what in ("fin", "toe", "bell", "horn")]
     often = draw.choices(items, k=5) * 3 + items

@@ -50,6 +50,11 @@ def test_a_spoilt_instance_is_found(spoil, check, monkeypatch):
     assert found.checks[check]["failed"] >= 2 and found.checks[check]["example"] and check in found.failed
 
 
+def test_nothing_is_not_certified():
+    with pytest.raises(ValueError, match="count must be"):
+        certify(CHAINS, 0)
+
+
 def test_the_command(tmp_path):
     out, words = tmp_path / "certificate.json", ["certify", "--instances", "5"]
     for option in ('subtasks=["single_rule"]', "pool_size=40", "form=fol", "seed=3"):

@@ -92,15 +92,17 @@ def test_the_curve_is_that_of_loops(family, config, bank, tiny_model, tiny_token
 
 
 @torch.no_grad()
-def test_large_scores_do_not_overflow(bank, tiny_model, near):
+def test_large_scores_do_not_overflow(bank, tiny_model, near, monkeypatch):
     projection = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH))[0]
     query = torch.randn(2, 4, 3, 12, generator=torch.Generator().manual_seed(3)) * 200
     keys = projection.keys(bank.keys_MP).unflatten(-1, (4, 12))
     scores = torch.einsum("bhtd,mhd->bhtm", query.double(), keys.double()) / math.sqrt(12)
     assert scores.max() > 100  # exp would overflow in fp32
     expected = torch.distributions.Categorical(logits=scores).entropy()
-    entropy = rule_entropy(projection, query, bank.keys_MP)
-    assert near(entropy, expected, units=8, scale=scores.abs().max())
+    for most in (1 << 26, 1):  # all tokens at once, and one at a time
+        monkeypatch.setattr("dynarule.memory.confidence.MOST_WEIGHTS", most)
+        entropy = rule_entropy(projection, query, bank.keys_MP)
+        assert near(entropy, expected, units=8, scale=scores.abs().max())
 
 
 def test_what_cannot_be_measured_is_refused(bank, tiny_model, tiny_tokenizer):

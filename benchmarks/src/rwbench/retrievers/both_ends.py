@@ -24,6 +24,8 @@ from . import Parts, Retriever, Scorer, Scores, component
 from .tokenize import identifier_aware
 
 Places = NDArray[np.int64]
+CHUNK = 1 << 16
+"""Rules whose terms are compared at once: those of five million are gigabytes."""
 
 
 @component
@@ -72,8 +74,10 @@ class BothEnds(Retriever):
         said = [(parts or {}).get(text) or (premise_of(text), conclusion_of(text)) for text in texts]
         before, after = (_Side([both[side] for both in said], place) for side in (0, 1))
         before.terms.resize((before.terms.shape[0], len(place)))
-        in_both = before.terms[before.of].multiply(after.terms[after.of]).sum(0)
-        counts = before.counts + after.counts - in_both
+        counts = before.counts + after.counts
+        for at in range(0, len(texts), CHUNK):
+            (one, other) = (side.terms[side.of[at : at + CHUNK]] for side in (before, after))
+            counts = counts - one.multiply(other).sum(0)
         weights = np.log(1 + (len(texts) - counts + 0.5) / (counts + 0.5)) ** self.power
         before.weigh(weights)
         after.weigh(weights)

@@ -26,6 +26,8 @@ from .hooks import attach
 from .serving import RuleMemory
 
 ADVISED_QUESTIONS = 200
+MOST_WEIGHTS = 1 << 26
+"""Weights that are in memory at once: one for each rule, head and token."""
 
 
 @dataclass(frozen=True)
@@ -149,10 +151,10 @@ def rule_entropy(projection: RuleProjection, query_BHTD: Tensor, keys_MP: Tensor
     like = projection.k.weight
     key_HMD = projection.heads(projection.keys(keys_MP.to(like.device, like.dtype))).float()
     scale = math.sqrt(query_BHTD.shape[-1])
-    # Row by row: weights of all rules, for every head and token, are many.
-    return torch.stack(
-        [
-            torch.special.entr((query_HTD @ key_HMD.mT / scale).softmax(-1)).sum(-1)
-            for query_HTD in query_BHTD.float()
-        ]
-    )
+    tokens = max(1, MOST_WEIGHTS // key_HMD[..., 0].numel())
+
+    def entropy(query_HSD: Tensor) -> Tensor:
+        return torch.special.entr((query_HSD @ key_HMD.mT / scale).softmax(-1)).sum(-1)
+
+    rows = [[entropy(part) for part in query_HTD.split(tokens, 1)] for query_HTD in query_BHTD.float()]
+    return torch.stack([torch.cat(parts, 1) for parts in rows])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..show import table_text
-from ..spec import UNKNOWN
+from ..spec import UNKNOWN, check_count
 from ..verify import parse_rule_table
 from ..verify.asp import AspSolver
 from .config import EnvConfig
@@ -70,7 +70,10 @@ def certify(
     ------
     ImportError
         If clingo is not installed.
+    ValueError
+        If ``count`` is 0: nothing would be certified.
     """
+    check_count("count", count, least=1)
     instances = [instance(config, i) for i in range(count)]
     checks = {}
     for name, check in _CHECKS.items():
