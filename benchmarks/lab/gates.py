@@ -1,6 +1,6 @@
 """What a base can do before anything is trained for it: answers written out, greedily, and scored as the benchmark's.
 
-    python benchmarks/lab/gates.py smollm2-more --before smollm2-rules --only plain
+    python benchmarks/lab/gates.py smollm2-next --before smollm2-rules --only plain
 
 RuleWorld's kinds with only the rules that they need, plain English of domains that nothing is trained on with only
 those and in lists of 40, and how much worse ordinary English is predicted than by another model. The 550 questions of

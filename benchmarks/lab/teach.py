@@ -1,6 +1,6 @@
 """Teach a pretrained model to follow rules by LoRA, from changes that it has or from none.
 
-    python benchmarks/lab/teach.py benchmarks/base/smollm2-more.toml --out runs/smollm2-more
+    python benchmarks/lab/teach.py benchmarks/base/smollm2-next.toml --out runs/smollm2-next
 
 ``OUT/last`` is the checkpoint without what the optimizer remembers, in float16 and a sixth as large: another machine
 goes on with it by ``--resume``, after some steps of rising rate. ``OUT/model`` is what comes of it, which
@@ -55,7 +55,7 @@ class Recipe:
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Read a recipe, such as benchmarks/base/smollm2-more.toml."""
+    """Read a recipe, such as benchmarks/base/smollm2-next.toml."""
     return TypeAdapter(Recipe).validate_python(tomllib.loads(path.read_text(encoding="utf-8")))
 
 

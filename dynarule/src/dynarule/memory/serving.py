@@ -78,7 +78,7 @@ class RuleMemory(LayerMemory):
     Attributes
     ----------
     trace : list of Retrieval
-        Selections since the last prompt, at the confidence layer and those that ``<search>`` updates.
+        Selections since the last prompt, at the confidence layer.
     question_mask_BT : Tensor or None
         Set it before a forward over a whole sequence: True for the tokens that select at first.
     """
