@@ -296,9 +296,9 @@ def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_mod
     assert near(stepwise[mask.bool()], at_once[mask.bool()])
 
 
-@pytest.mark.parametrize("scope", ["confidence", "all"])
+@pytest.mark.parametrize(("scope", "layers"), [("confidence", {2}), ("all", {0, 1, 2, 3})])
 @torch.no_grad()
-def test_a_search_changes_only_what_comes_after_it(scope, bank, tiny_model, near):
+def test_a_search_changes_only_what_comes_after_it(scope, layers, bank, tiny_model, near):
     model = tiny_model("qwen2")
     config = dynarule_config(WIDTH, confidence_layer=2, top_k=5, update_scope=scope)
     memory = RuleMemory(RuleAdapter(model, config), bank, SEARCH)
@@ -307,6 +307,7 @@ def test_a_search_changes_only_what_comes_after_it(scope, bank, tiny_model, near
     memory.question_mask_BT = question
     with attach(model, memory):
         searched = model(full, attention_mask=full_mask).logits
+        assert {found.layer for found in memory.trace if found.step} == layers
         memory.search_token_id = None
         plain = model(full, attention_mask=full_mask).logits
     assert near(searched[1:], plain[1:])

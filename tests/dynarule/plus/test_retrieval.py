@@ -158,8 +158,6 @@ def test_it_learns_to_look_ahead(world, tiny_model, trained, tmp_path):
 
 
 def test_a_training_that_was_killed_ends_the_same(trained, tmp_path, monkeypatch):
-    from dynarule.plus.retrieval_loop import RetrievalLoop
-
     whole, adapter, _ = trained(tmp_path / "whole")
     step = RetrievalLoop.step
 
@@ -176,12 +174,12 @@ def test_a_training_that_was_killed_ends_the_same(trained, tmp_path, monkeypatch
     with pytest.raises(ValueError, match="started with seed 0, now it is 1"):
         trained(tmp_path / "killed", replace(SHORT, seed=1), resume=True)
     again, other, _ = trained(tmp_path / "killed", resume=True)
+    with pytest.raises(FileExistsError, match="done; choose a new folder"):
+        trained(tmp_path / "killed", resume=True)
     assert json.dumps(again) == json.dumps(whole)
     for one, two in zip(adapter.parameters(), other.parameters(), strict=True):
         assert torch.equal(one, two)
-    assert [path.name for path in (tmp_path / "killed").iterdir() if "safetensors" in path.name] == [
-        "adapter_model.safetensors"
-    ]
+    assert not (tmp_path / "killed/.retrieval.safetensors").exists()
 
 
 def searches_of(states, items, links=(), families=("",), tokens=None):

@@ -78,7 +78,7 @@ class RuleMemory(LayerMemory):
     Attributes
     ----------
     trace : list of Retrieval
-        Selections since the last prompt, at the confidence layer.
+        Selections since the last prompt, at the confidence layer and at others that ``<search>`` updates.
     question_mask_BT : Tensor or None
         Set it before a forward over a whole sequence: True for the tokens that select at first.
     """
@@ -205,7 +205,7 @@ class RuleMemory(LayerMemory):
         config = self.config
         if config.shares(layer):
             return self._chosen[number]
-        traced = layer == config.confidence_layer
+        traced = layer in self._updated or layer == config.confidence_layer
         if traced or config.top_k is not None:
             rows = self._rows_of(has_B)
             allowed_BM = self.allowed_by_layer.get(layer, self.allowed_BM)
@@ -219,8 +219,9 @@ class RuleMemory(LayerMemory):
                 )
             kept_BK = rules_NK.new_zeros(len(self._steps_B), rules_NK.shape[1])
             kept_BK[rows] = rules_NK
-            if traced:
+            if layer == config.confidence_layer:
                 self._chosen[number] = kept_BK
+            if traced:
                 for row, *found in zip(rows, rules_NK.tolist(), scores_NK.tolist(), strict=True):
                     step = int(self._first_step_B[row]) + number if number else 0
                     self.trace.append(self.retrieval(row, step, layer, *found))

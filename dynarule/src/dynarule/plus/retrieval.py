@@ -139,10 +139,10 @@ def train_retrieval(
     config.search_place = place_of(encoder, rows)
     premises = [bank.parts_of(text)[0] for text in bank.texts]
     with exclusive(folder):
-        if (folder / CARD).is_file() or ((folder / STATE).is_file() and not resume):
-            raise FileExistsError(
-                f"{folder} holds a training already; go on with resume, or choose a new folder"
-            )
+        if (folder / CARD).is_file():
+            raise FileExistsError(f"{folder} holds a training that is done; choose a new folder")
+        if (folder / STATE).is_file() and not resume:
+            raise FileExistsError(f"{folder} holds a training; go on with resume, or choose a new folder")
         torch.manual_seed(recipe.seed)
         if config.search_token is None:
             adapter.train_search(search)  # its row, which later trainings change, is saved with the adapter
