@@ -9,23 +9,23 @@ from __future__ import annotations
 import importlib.util
 import math
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ruleworld_data.io import check_endpoint, trust_endpoint
 from ruleworld_data.prompts import Prompt, Template, answer_template, template_named
 
 from ..cache import cache_root
 from ..registry import NotNegative
 from ..spec import DATA_VERSION
 from . import Backend, Completion, Decoding, GoneError, check_template, component, cut
+from .address import check_endpoint, trust_endpoint
 
 if TYPE_CHECKING:
-    from ruleworld_data.io import ChatClient
+    from .chat import ChatClient
 
 CONCURRENCY = "RWBENCH_CONCURRENCY"
 TIMEOUT = "RWBENCH_TIMEOUT"
@@ -34,14 +34,6 @@ FAILED_IN_A_ROW = 10
 """Questions in a row without an answer for any reason, each tried `TRIES` times, after which a run stops."""
 _failing: Counter[tuple[str, str]] = Counter()
 """Such questions by URL and model, over all batches of this process."""
-_TOO_LONG = (
-    "context_length",
-    "context length",
-    "context window",
-    "too many tokens",
-    "maximum context",
-    "too long",
-)
 
 
 @component
@@ -106,7 +98,7 @@ class Endpoint(Backend):
 
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yield the answers in order; what comes early is kept on disk meanwhile."""
-        from ruleworld_data.io import ChatClient
+        from .chat import ChatClient
 
         try:
             tries = max(1, int(_number(TRIES, 5)))
@@ -137,9 +129,7 @@ class Endpoint(Backend):
             )
 
     def _complete(self, client: ChatClient, decoding: Decoding, prompt: Prompt) -> Completion:
-        """Return the completion of a prompt; a GoneError if the next question would fare no better."""
-        from ruleworld_data.io import NoAnswerError
-
+        """Return the completion of a prompt, cut off at a stop string, with its cost."""
         begun = [{"role": "assistant", "content": prompt.begun}] if prompt.begun else []
         body: dict[str, Any] = {
             "messages": [{"role": "user", "content": prompt.text}, *begun],
@@ -148,24 +138,13 @@ class Endpoint(Backend):
         }
         if decoding.stop:
             body["stop"] = list(decoding.stop)
-        start = time.perf_counter()
-        try:
-            reply = client.complete(body)
-        except NoAnswerError as error:
-            if error.status in (400, 413, 422) and any(mark in str(error).lower() for mark in _TOO_LONG):
-                return Completion(finish="context")
-            if error.hopeless:
-                raise GoneError(
-                    f"{self.url} gives no answers ({error}); check the URL, the model's name and the key in "
-                    "RULEWORLD_API_KEY"
-                ) from None
-            return Completion(finish="error", error=str(error))
-        seconds = 0.0 if reply.cached else time.perf_counter() - start
-        text, counts = cut(reply.text, decoding.stop), (reply.prompt_tokens, reply.completion_tokens)
+        done = client.complete(body)
+        if done.finish in ("context", "error"):
+            return done
         cost = None
         if self.price_in is not None and self.price_out is not None:
-            cost = (counts[0] * self.price_in + counts[1] * self.price_out) / 1e6
-        return Completion(text, reply.finish, *counts, seconds, reply.cached, cost)
+            cost = (done.prompt_tokens * self.price_in + done.completion_tokens * self.price_out) / 1e6
+        return replace(done, text=cut(done.text, decoding.stop), cost_usd=cost)
 
 
 def _concurrency() -> int:

@@ -1,4 +1,4 @@
-"""In and out: parquet builds, the `datasets` loader and its hook, exports, chat endpoints, files, progress."""
+"""In and out: parquet builds, the `datasets` loader and its hook, exports, files, progress."""
 
 from typing import TYPE_CHECKING
 
@@ -7,9 +7,7 @@ from .._lazy import attach
 if TYPE_CHECKING:  # what type checkers and editors see
     from .builds import *
     from .card import *
-    from .chat import *
     from .cluster import *
-    from .endpoint import *
     from .files import *
     from .progress import *
     from .schema import *
@@ -22,8 +20,6 @@ __getattr__, __dir__, __all__ = attach(
     builds="build build_command read_build read_manifest world_spec",
     card="export",
     cluster="run_on_ray",
-    chat="ChatClient NoAnswerError Reply",
-    endpoint="check_endpoint trust_endpoint",
     files="file_digest part_of whole_file whole_folder write_whole",
     progress="Progress",
     schema="QUESTION_SCHEMA RULE_SCHEMA rule_schema",

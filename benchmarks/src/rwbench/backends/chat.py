@@ -4,65 +4,42 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from .endpoint import KEY_VARIABLE, URL_VARIABLE, check_endpoint, read_key
-from .files import write_whole
+import httpx2
+import openai
+from ruleworld_data.io import write_whole
 
-try:
-    import httpx2
-    import openai
-except ImportError as error:
-    raise ImportError(f'openai is needed ({error}); type: pip install "ruleworld-data[endpoint]"') from None
+from . import Completion, Finish, GoneError
+from .address import KEY_VARIABLE, URL_VARIABLE, check_endpoint, read_key
 
 SHORTEST_SECRET = 6
 """A shorter key, such as the ``EMPTY`` of some local servers, is a word like any other and no secret."""
 _LONGEST_REASON = 200
 _HOPELESS = (*range(300, 400), 401, 403, 404, 405)
 """Redirects, no access, nothing there: the same for every question."""
-
-
-class NoAnswerError(Exception):
-    """A question got no answer.
-
-    Parameters
-    ----------
-    reason : str
-        What happened.
-    hopeless : bool
-        The endpoint cannot be reached, or does not serve this user or path: the next question will fare no better.
-    status : int or None
-        Of the HTTP reply, if there was one.
-    """
-
-    def __init__(self, reason: str, *, hopeless: bool = False, status: int | None = None) -> None:
-        super().__init__(reason)
-        self.hopeless, self.status = hopeless, status
-
-
-@dataclass(frozen=True)
-class Reply:
-    """A chat completion; ``text`` is empty if it was filtered or all tokens were spent on thinking.
-
-    Token counts are the server's, 0 if it gives none; ``cached`` replies were read from disk.
-    """
-
-    text: str
-    finish: Literal["stop", "length", "filter"]
-    prompt_tokens: int
-    completion_tokens: int
-    cached: bool = False
+_KEPT = ("text", "finish", "prompt_tokens", "completion_tokens")
+_FINISH: dict[str, Finish] = {"length": "length", "content_filter": "filter"}
+_TOO_LONG = (
+    "context_length",
+    "context length",
+    "context window",
+    "too many tokens",
+    "maximum context",
+    "too long",
+)
 
 
 class ChatClient:
     """An OpenAI-compatible endpoint and a model there; a context manager, safe to use from several threads.
 
-    The key of the environment variable ``RULEWORLD_API_KEY`` is sent to the server that it is for, see
-    `ruleworld_data.io.endpoint`; none is sent to others, whatever other variables of the `openai` client hold.
+    The key of the environment variable ``RULEWORLD_API_KEY`` is sent to the server that it is for, see `address`; none
+    is sent to others, whatever other variables of the `openai` client hold.
 
     Parameters
     ----------
@@ -112,7 +89,7 @@ class ChatClient:
         self._stopped = True
         self._client.close()
 
-    def complete(self, body: Mapping[str, Any]) -> Reply:
+    def complete(self, body: Mapping[str, Any]) -> Completion:
         """Return one chat completion and keep it; failures that may pass are tried again.
 
         Parameters
@@ -120,10 +97,16 @@ class ChatClient:
         body : mapping
             Fields of the request besides ``model``: messages, temperature, ...
 
+        Returns
+        -------
+        Completion
+            Its text is empty if it was filtered or all tokens were spent on thinking; where no request brought an
+            answer, it has the ``error``.
+
         Raises
         ------
-        NoAnswerError
-            If no request brought an answer.
+        GoneError
+            If the endpoint cannot be reached, or does not serve this user or path.
         OSError
             If the reply cannot be kept.
         ValueError
@@ -133,58 +116,72 @@ class ChatClient:
         kept = self._replies and self._replies / f"{sha256(request.encode()).hexdigest()}.json"
         if kept and kept.is_file():
             try:
-                return replace(Reply(**json.loads(kept.read_bytes())), cached=True)
-            except (ValueError, TypeError):
+                known = json.loads(kept.read_bytes())
+                return Completion(*(known[name] for name in _KEPT), cached=True)
+            except (ValueError, TypeError, KeyError):
                 raise ValueError(f"{kept} holds what is no reply; delete it") from None
         if self._stopped:
-            raise NoAnswerError("stopped")
-        reply = self._read(self._send(body))
-        if kept:
-            write_whole(kept, json.dumps(asdict(reply)))
-        return reply
+            return Completion(finish="error", error="stopped")
+        start = time.perf_counter()
+        done = self._ask(body)
+        if kept and done.finish not in ("context", "error"):
+            write_whole(kept, json.dumps({name: getattr(done, name) for name in _KEPT}))
+        return replace(done, seconds=time.perf_counter() - start)
 
-    def _send(self, body: Mapping[str, Any]) -> Any:
+    def _ask(self, body: Mapping[str, Any]) -> Completion:
+        reply = None
         try:
-            return self._client.chat.completions.create(
+            reply = self._client.chat.completions.create(
                 model=self.model, stream=False, extra_headers=self._unsent, **body
             )
+            return self._read(reply)
         except openai.APIStatusError as error:
-            status, detail = error.status_code, error.body
-            reason = f"HTTP {status} {error.response.reason_phrase}"
-            if detail:
-                reason += f": {detail if isinstance(detail, str) else json.dumps(detail, ensure_ascii=False)}"
-            reason = self._line(reason)
-            if os.environ.get(KEY_VARIABLE) and not self.key and status in (401, 403):
-                reason += (
-                    f"; no key was sent, since {KEY_VARIABLE} was not given for this server; if it is for it, set "
-                    f"{URL_VARIABLE}={self.url}"
-                )
-            raise NoAnswerError(reason, hopeless=status in _HOPELESS, status=status) from None
+            return self._refused(error)
         except openai.APIConnectionError as error:
             cause = error.__cause__
             if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.InvalidURL):
-                raise NoAnswerError(self._line(f"cannot connect: {cause}"), hopeless=True) from None
-            if isinstance(error, openai.APITimeoutError):
-                raise NoAnswerError(f"no answer within {self.timeout:g} s") from None
-            raise NoAnswerError(self._line(f"the connection broke: {cause or error}")) from None
+                raise self._gone(self._line(f"cannot connect: {cause}")) from None
+            late = isinstance(error, openai.APITimeoutError)
+            reason = (
+                f"no answer within {self.timeout:g} s" if late else f"the connection broke: {cause or error}"
+            )
         except (
             Exception
         ) as error:  # whatever a server can make the library raise: a body that is no JSON, ...
-            raise NoAnswerError(self._line(f"no chat completion: {error!r}")) from None
+            reason = f"no chat completion ({error!r}): {reply}"
+        return Completion(finish="error", error=self._line(reason))
 
-    def _read(self, completion: Any) -> Reply:
-        # the client builds its objects without checking what the server sent
-        try:
-            choice = completion.choices[0]
-            text, reason = choice.message.content, choice.finish_reason
-            if not isinstance(text, str | None):
-                raise TypeError(f"the content is of type {type(text).__name__}")
-        except (AttributeError, TypeError, IndexError) as error:
-            raise NoAnswerError(self._line(f"no chat completion ({error}): {completion}")) from None
-        counts = [getattr(completion.usage, name, 0) for name in ("prompt_tokens", "completion_tokens")]
+    def _read(self, reply: Any) -> Completion:
+        """Read a reply, whose objects the client builds without checking what the server sent."""
+        choice = reply.choices[0]
+        text = choice.message.content
+        if not isinstance(text, str | None):
+            raise TypeError(f"the content is of type {type(text).__name__}")
+        counts = [getattr(reply.usage, name, 0) for name in _KEPT[2:]]
         tokens = [count if type(count) is int and 0 <= count < 1 << 53 else 0 for count in counts]
-        finishes: dict[Any, Any] = {"length": "length", "content_filter": "filter"}
-        return Reply(self._clean(text or ""), finishes.get(str(reason), "stop"), tokens[0], tokens[1])
+        return Completion(self._clean(text or ""), _FINISH.get(str(choice.finish_reason), "stop"), *tokens)
+
+    def _refused(self, error: openai.APIStatusError) -> Completion:
+        status, detail = error.status_code, error.body
+        reason = f"HTTP {status} {error.response.reason_phrase}"
+        if detail:
+            reason += f": {detail if isinstance(detail, str) else json.dumps(detail, ensure_ascii=False)}"
+        reason = self._line(reason)
+        if status in (400, 413, 422) and any(mark in reason.lower() for mark in _TOO_LONG):
+            return Completion(finish="context")
+        if os.environ.get(KEY_VARIABLE) and not self.key and status in (401, 403):
+            reason += (
+                f"; no key was sent, since {KEY_VARIABLE} was not given for this server; if it is for it, set "
+                f"{URL_VARIABLE}={self.url}"
+            )
+        if status in _HOPELESS:
+            raise self._gone(reason) from None
+        return Completion(finish="error", error=reason)
+
+    def _gone(self, reason: str) -> GoneError:
+        return GoneError(
+            f"{self.url} gives no answers ({reason}); check the URL, the model's name and the key in {KEY_VARIABLE}"
+        )
 
     def _clean(self, text: str) -> str:
         """Take out the key, which some servers echo, and what UTF-8 cannot hold."""
