@@ -78,7 +78,7 @@ class Component:
     """Base of methods and retrievers: a frozen dataclass with a name and a plain-dict form.
 
     A subclass sets ``name`` and ``registry`` (its family's base class sets the latter) and is decorated with
-    ``@component``. ``key`` and ``label`` say how a report calls it; ``key`` also picks its colour.
+    ``@component``. ``key`` and ``label`` say how a report calls it.
     """
 
     name: ClassVar[str]
@@ -87,7 +87,7 @@ class Component:
 
     @property
     def key(self) -> str:
-        """Short stable identifier in reports; equal keys share one colour and one curve."""
+        """Short stable identifier in reports; equal keys are one method and share one curve."""
         return self.name
 
     @property

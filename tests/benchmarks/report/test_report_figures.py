@@ -7,12 +7,10 @@ import matplotlib.image
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
 from rwbench.cli.app import app
 from rwbench.report import figures
 from rwbench.report.figures import drawing_style, label_ends, rendered, stacked
 from rwbench.report.setting import settings
-from rwbench.report.style import STYLES
 from rwbench.score.results import find_results
 from typer.testing import CliRunner
 
@@ -53,15 +51,9 @@ def test_every_name_lies_within_the_figure_and_can_be_read_on_a_phone():
         assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
 
 
-def drawn_at(axes, colour):
-    """The points of the lines of a colour."""
-    lines = [line for line in axes.get_lines() if to_hex(line.get_color()) == colour]
-    return [list(zip(line.get_xdata(), line.get_ydata(), strict=True)) for line in lines]
-
-
 def test_entropy_is_that_of_the_runs_and_the_lowest_layer_is_ringed(answering):
     (panel,) = figures.entropy(*settings(answering)).axes
-    points, *_, ring = drawn_at(panel, STYLES["dynarule"].colour)
+    points, *_, ring = ([*zip(line.get_xdata(), line.get_ydata(), strict=True)] for line in panel.get_lines())
     assert points == [(0, 3.0), (2, 1.0), (5, 2.0)] and ring == [(2, 1.0)]
     assert figures.entropy(*settings(answering[4:])) is None
 
@@ -70,7 +62,7 @@ def test_entropy_is_that_of_the_runs_and_the_lowest_layer_is_ringed(answering):
 def test_values_at_the_right_edge_stand_apart_and_beside_the_axes(values):
     _, (axes,) = stacked(["t"])
     axes.set_ylim(-0.02, 1.02)
-    label_ends(axes, [(value, STYLES["rrf"].colour, "s") for value in values])
+    label_ends(axes, [(value, "C0", "s") for value in values])
     written = sorted((text.xy[1], text.get_text()) for text in axes.texts)
     assert [text for _, text in written] == [f"{100 * value:.0f} s" for value in sorted(values)]
     places = [place for place, _ in written]

@@ -159,7 +159,7 @@ class Iterative(RAG):
 
     @property
     def key(self) -> str:
-        """Name of the style; see `Component.key`."""
+        """See `Component.key`."""
         return self.name
 
     def prepare(self, pools: Sequence[Pool]) -> None:

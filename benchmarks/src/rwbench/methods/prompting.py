@@ -32,7 +32,7 @@ class Prompting(ModelMethod):
 
     @property
     def key(self) -> str:
-        """Name of the style; see `Component.key`."""
+        """See `Component.key`."""
         return KEYS[self.rules]
 
     @property

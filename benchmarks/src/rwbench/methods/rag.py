@@ -39,7 +39,7 @@ class RAG(ModelMethod):
 
     @property
     def key(self) -> str:
-        """Name of the style; see `Component.key`."""
+        """See `Component.key`."""
         return f"rag-{self.retriever.key}"
 
     @property

@@ -24,7 +24,7 @@ class Retrieve(Method):
 
     @property
     def key(self) -> str:
-        """Name of the style; see `Component.key`."""
+        """See `Component.key`."""
         return self.retriever.key
 
     @property

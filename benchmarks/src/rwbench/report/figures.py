@@ -13,13 +13,15 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from .setting import ANSWERS, MethodView, Setting, macro
-from .style import Style, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 STYLE = Path(__file__).with_name("templates") / "report.mplstyle"
+"""The ten colours of its cycle are at least 17 (CIE 1976) apart for readers with normal, protanopic and deuteranopic
+vision, and stand out from white and from dark paper."""
+MARKERS = "os^DvpXP<>"
 UNITS = 72
 """Units of an SVG per inch of a figure: a font size of 12 is 12 units."""
 PHONE, PANEL = 410, 330
@@ -52,7 +54,7 @@ def one_each(setting: Setting) -> Setting:
 def by_size(setting: Setting) -> Figure | None:
     """Draw the lead metric against pool size, a line per method of `one_each` with its name."""
     best = one_each(setting)
-    drawn = styles(view.key for view in best.methods.values())
+    places = {view: place for place, view in enumerate(best.methods.values())}
     lines: dict[str, dict[MethodView, list[tuple[float, float]]]] = {}
     for form, (method, view) in product(best.representations, best.methods.items()):
         runs = [(size, best.find(method, form, size)) for size in best.sizes]
@@ -68,11 +70,9 @@ def by_size(setting: Setting) -> Figure | None:
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         last = max(points[-1][0] for points in of_form.values())
         for view, points in of_form.items():
-            draw_line(axes, points, drawn[view.key], view.label)
+            draw_line(axes, points, places[view], view.label)
         ends = {view: points[-1][1] for view, points in of_form.items() if points[-1][0] == last}
-        label_ends(
-            axes, [(y, drawn[view.key].colour, view.label.partition(",")[0]) for view, y in ends.items()]
-        )
+        label_ends(axes, [(y, f"C{places[view]}", view.label.partition(",")[0]) for view, y in ends.items()])
         number_axis(axes, setting.sizes)
     return figure
 
@@ -82,15 +82,15 @@ def entropy(setting: Setting) -> Figure | None:
     measured = [(run, curve) for run in setting.runs if (curve := run["measures"].get("rule_entropy"))]
     if not measured:
         return None
-    drawn = styles(view.key for view in setting.methods.values())
+    places = {view: place for place, view in enumerate(setting.methods.values())}
     figure, (axes,) = stacked(["Attention entropy by layer"])
     axes.set(xlabel="layer (counted from 0)", ylabel="nats")
     for run, curve in measured:
         view, points = setting.view(run), list(zip(curve["layers"], curve["mean"], strict=True))
         label = fill(f"{view.label}, {run['spec']['representation'].upper()}", 24)
-        draw_line(axes, points, drawn[view.key], label)
+        draw_line(axes, points, places[view], label)
         low = min(points, key=lambda point: point[1])
-        axes.plot(*low, "o", markersize=13, fillstyle="none", color=drawn[view.key].colour)
+        axes.plot(*low, "o", markersize=13, fillstyle="none", color=f"C{places[view]}")
     axes.set_ylim(bottom=0)
     number_axis(axes, sorted({layer for _, curve in measured for layer in curve["layers"]}))
     axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=9)
@@ -110,12 +110,11 @@ def stacked(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
     return figure, axes_of
 
 
-def draw_line(axes: Axes, points: Sequence[tuple[float, float]], style: Style, label: str) -> None:
-    """Draw a method's points with their markers."""
+def draw_line(axes: Axes, points: Sequence[tuple[float, float]], place: int, label: str) -> None:
+    """Draw a method's points in the colour and with the marker of its place among the methods."""
     x, y = zip(*sorted(points), strict=True)
-    edge = 1.4 if style.marker in "x+1" else 0
-    line: dict[str, Any] = {"color": style.colour, "marker": style.marker, "markeredgewidth": edge}
-    axes.plot(x, y, style.line, linewidth=1.7, label=label, **line)
+    marker = MARKERS[place % len(MARKERS)]
+    axes.plot(x, y, f"C{place}", marker=marker, markeredgewidth=0, linewidth=1.7, label=label)
 
 
 def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:

@@ -15,8 +15,10 @@ from ruleworld_data.spec import HEADLINE_SPLITS
 
 from ..score.results import Estimate, Results
 from ..spec import BOOKS_DATA, canonical_json
-from .style import CEILINGS, FLOORS
 
+CEILINGS = ("solver", "gold-only")
+FLOORS = ("random", "no-rules", "rag-random")
+"""Keys of methods that frame the others."""
 MAIN_METRIC = "recall@1"
 ANSWERS = "exact_match"
 OF_A_RUN = ("method", "representation", "pool_size", "pool_scope", "pool_within")
@@ -24,7 +26,7 @@ OF_A_RUN = ("method", "representation", "pool_size", "pool_scope", "pool_within"
 
 
 class MethodView(NamedTuple):
-    """How a method is shown: ``key`` picks the style; ``label``, unique in its setting, is what a reader sees."""
+    """How a method is shown: ``key`` is its short name; ``label``, unique in its setting, is what a reader sees."""
 
     key: str
     label: str

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..markdown import markdown_table as table_of
 from ..score.results import Estimate, Results
-from .setting import ANSWERS, MAIN_METRIC, Setting, macro
-from .style import FLOORS
+from .setting import ANSWERS, FLOORS, MAIN_METRIC, Setting, macro
 
 if TYPE_CHECKING:
     import pandas as pd

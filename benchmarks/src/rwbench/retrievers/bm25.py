@@ -39,7 +39,7 @@ class BM25(Retriever):
 
     @property
     def key(self) -> str:
-        """Name of the style; see `Component.key`."""
+        """See `Component.key`."""
         return f"bm25-{self.tokenizer}"
 
     @property

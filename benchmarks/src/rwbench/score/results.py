@@ -70,7 +70,7 @@ class Details(TypedDict):
 
 
 class MethodName(TypedDict):
-    """How reports call the method; equal keys share one colour."""
+    """How reports call the method; see `rwbench.registry.Component`."""
 
     key: str
     label: str
