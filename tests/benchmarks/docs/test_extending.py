@@ -95,7 +95,6 @@ def test_what_the_page_says_about_models_is_so(serve, save_model, workspace, tmp
     samples = [s for path in (tmp_path / "runs").glob("*/samples.jsonl") for s in read_samples(path)]
     assert {s["error"] for s in samples} == {None}
     assert {"ok", "context_exceeded"} < {s["outcome"] for s in samples}
-    assert any("cost_usd" in s["usage"] for s in samples)
 
 
 def test_the_page_names_every_recipe():

@@ -50,7 +50,7 @@ class Runaway(Method):
                 "\ud800 \\boxed{\udc00}",
             ][number % 8]
             box = parse_boxed(text)
-            usage = {"calls": 1, "prompt_tokens": 2**52, "cost_usd": 0.01, "seconds": {"generate": 1.0}}
+            usage = {"calls": 1, "prompt_tokens": 2**52, "seconds": {"generate": 1.0}}
             yield Output(question.id, answers=split_answers(box or ""), text=text, usage=usage)
 
 
@@ -66,7 +66,7 @@ def test_whatever_a_model_writes_can_be_submitted_and_scores_as_in_the_run(
     assert accepted.results["metrics"] == ran["metrics"]
     assert accepted.results["outcomes"] == ran["outcomes"]
     row = row_of(accepted)
-    assert (row["track"], row["calls"], row["cost_usd"]) == ("answers", 1, pytest.approx(0.5))
+    assert (row["track"], row["calls"]) == ("answers", 1)
     outputs = {sample["id"]: sample["output"] for sample in accepted.samples}
     for number, sample in enumerate(read_samples(tmp_path / "runs" / ran["run_id"] / "samples.jsonl")):
         assert outputs[sample["id"]] == (None if number % 8 == 4 else sample["output"])

@@ -156,7 +156,6 @@ def test_a_dead_endpoint_stops_the_run_and_says_how_to_go_on(answering, tmp_path
             "--endpoint needs the name of a model there; add --model NAME",
         ),
         (("--model=m", "--endpoint=localhost"), "is no web address"),
-        (("--model=m", "--endpoint=http://localhost:1/v1", "--price=3"), "requires 2 arguments"),
     ],
 )
 def test_mistakes_about_models_are_told(words, message, few, tmp_path):

@@ -35,12 +35,12 @@ def test_searches_per_step_are_compared_step_by_step():
 def test_costs_add_up():
     samples = [
         sample(outcome="ok", usage={"calls": 2, "seconds": {"generate": 0.5}, "cached_calls": 1}),
-        sample(outcome="length", usage={"calls": 4, "cost_usd": 0.25, "seconds": {"generate": 1.0}}),
+        sample(outcome="length", usage={"calls": 4, "weight": 0.25, "seconds": {"generate": 1.0}}),
         sample(error="boom"),
     ]
     assert usage_totals(samples) == {
         "calls": {"total": 6, "mean": 3.0},
-        "cost_usd": {"total": 0.25, "mean": 0.25},
+        "weight": {"total": 0.25, "mean": 0.25},
     }
 
 

@@ -24,7 +24,6 @@ from ruleworld_data.io import (
     build_stats,
     builds,
     export,
-    parse_shard,
     plan,
     read_build,
     read_manifest,
@@ -258,12 +257,6 @@ def test_no_shard_is_written_through_a_link(tmp_path):
     (tmp_path / "out" / "rules").symlink_to(tmp_path, target_is_directory=True)
     with pytest.raises(ValueError, match="rules is a link"):
         build(tmp_path / "out", "tiny", part=(1, 57))
-
-
-@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "-1/2", "1/2/3", "²/3"])
-def test_shards_that_are_none_are_refused(text):
-    with pytest.raises(ValueError, match="--shard must be i/n"):
-        parse_shard(text)
 
 
 def test_ray_is_imported_if_it_is_asked_for_and_named_if_it_is_missing(tmp_path, monkeypatch):

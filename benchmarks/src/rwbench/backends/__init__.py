@@ -62,8 +62,6 @@ class Completion:
         Wall time; questions of one batch share it evenly.
     cached : bool
         Read from disk.
-    cost_usd : float, or None
-        Where prices are known.
     error : str, or None
         Why there is no text.
     marked : str, or None
@@ -77,7 +75,6 @@ class Completion:
     completion_tokens: int = 0
     seconds: float = 0.0
     cached: bool = False
-    cost_usd: float | None = None
     error: str | None = None
     marked: str | None = None
 

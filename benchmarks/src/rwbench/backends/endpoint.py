@@ -1,4 +1,4 @@
-"""Any OpenAI-compatible endpoint: questions side by side, tokens and cost counted, replies kept on disk.
+"""Any OpenAI-compatible endpoint: questions side by side, tokens counted, replies kept on disk.
 
 What decides how patiently it is asked is no field of the run, so it comes from the environment: ``RWBENCH_CONCURRENCY``
 (questions at once), ``RWBENCH_TIMEOUT`` (seconds) and ``RWBENCH_TRIES``.
@@ -50,8 +50,6 @@ class Endpoint(Backend):
         Id of the prompt template, from `of`.
     temperature : float
         Sent as it is.
-    price_in, price_out : float or None
-        US dollars per million tokens, for the cost in ``usage``.
     """
 
     name = "endpoint"
@@ -61,8 +59,6 @@ class Endpoint(Backend):
     url: str = ""
     prompt: str = ""
     temperature: NotNegative = 0.0
-    price_in: NotNegative | None = None
-    price_out: NotNegative | None = None
 
     def __post_init__(self) -> None:
         check_endpoint(self.url, self.model)
@@ -129,7 +125,7 @@ class Endpoint(Backend):
             )
 
     def _complete(self, client: ChatClient, decoding: Decoding, prompt: Prompt) -> Completion:
-        """Return the completion of a prompt, cut off at a stop string, with its cost."""
+        """Return the completion of a prompt, cut off at a stop string."""
         begun = [{"role": "assistant", "content": prompt.begun}] if prompt.begun else []
         body: dict[str, Any] = {
             "messages": [{"role": "user", "content": prompt.text}, *begun],
@@ -139,12 +135,7 @@ class Endpoint(Backend):
         if decoding.stop:
             body["stop"] = list(decoding.stop)
         done = client.complete(body)
-        if done.finish in ("context", "error"):
-            return done
-        cost = None
-        if self.price_in is not None and self.price_out is not None:
-            cost = (done.prompt_tokens * self.price_in + done.completion_tokens * self.price_out) / 1e6
-        return replace(done, text=cut(done.text, decoding.stop), cost_usd=cost)
+        return replace(done, text=cut(done.text, decoding.stop))
 
 
 def _concurrency() -> int:

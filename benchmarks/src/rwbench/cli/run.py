@@ -47,9 +47,6 @@ def run(
     data_version: Annotated[
         str, typer.Option(help="How questions are worded: 1.1 or 1.2.", show_default="1.1")
     ] = "",
-    data: Annotated[
-        Path | None, typer.Option(help="A build's folder, whose scale, seed, dials and version count.")
-    ] = None,
     sizes: Annotated[
         str, typer.Option(help="Pool sizes, e.g. 100,1000, or all.", show_default="the recipe's")
     ] = "",
@@ -68,10 +65,6 @@ def run(
         str | None, typer.Option(metavar="URL", help="Base URL of an OpenAI-compatible server.")
     ] = None,
     temperature: Annotated[float, typer.Option(min=0.0, help="0: the likeliest token each time.")] = 0.0,
-    price: Annotated[
-        tuple[float, float] | None,
-        typer.Option(metavar="IN OUT", help="US dollars per million tokens, to log the cost."),
-    ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts per forward of a local model.")] = 16,
     device: Annotated[
         str,
@@ -86,7 +79,6 @@ def run(
     encoder: Annotated[str, typer.Option(help="Of dense retrieval: minilm, a folder or a name.")] = "minilm",
     out: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")] = 1,
-    shard: Annotated[str, typer.Option(metavar="I/N", help="Every N-th run only, from the I-th on.")] = "",
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="Runs as tasks of a Ray cluster.")] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show samples, tokens, calls and the first prompt; run nothing.")
@@ -95,12 +87,9 @@ def run(
 ) -> None:
     """Run a recipe; running it again takes up where it stopped.
 
-    Machines that share the folder run it together: each with --shard i/n, and one with neither once all are done.
-
     Example: rwbench run smoke --limit 5
     """
     with user_errors():
-        from ruleworld_data.io import parse_shard
         from ruleworld_data.spec import VERSIONS, Dials, check_name, splits_of
 
         from ..backends.device import DEVICE
@@ -110,29 +99,22 @@ def run(
         from ..run.session import of_methods, usable
         from ..spec import DATA_VERSION, REPRESENTATIONS
 
-        if shard and ray:
-            raise ValueError("--shard runs a part, --ray the whole; give one of them")
-        number, total = parse_shard(shard)
         made = recipes.get(recipe)
         if (made.name == "book") != (book is not None):
             raise ValueError("recipe `book` and it alone takes a folder; type: rwbench run book FOLDER")
-        world = {"scale": scale, "seed": seed is not None, "dials": dials, "data-version": data_version}
-        more = {"data": data, "sizes": sizes, "form": form, "split": split != "mini"} if made.source else {}
-        given = [f"--{name}" for name, value in (world | more).items() if value]
-        if given and (made.source or data):
-            what = made.name if made.source else "--data"
-            raise ValueError(f"{what} brings its own questions and rules; leave out {', '.join(given)}")
         if made.source is not None:
+            world = {"scale": scale, "seed": seed is not None, "dials": dials, "data-version": data_version}
+            world |= {"sizes": sizes, "form": form, "split": split != "mini"}
+            if given := [f"--{name}" for name, value in world.items() if value]:
+                what = f"{made.name} brings its own questions and rules"
+                raise ValueError(f"{what}; leave out {', '.join(given)}")
             source = made.source() if book is None else made.source(book)
-        elif data is not None:
-            source = DataSource.from_build(data)
         else:
             usual = DATA_VERSION if split in splits_of(DATA_VERSION) else VERSIONS[-1]
             version = check_name("version", data_version or usual, VERSIONS)
             source = DataSource(scale or "paper", seed or 0, version=version, dials=Dials.parse(dials))
         models = [
-            _backend(name, endpoint, source.version, temperature, price, batch_size, dtype)
-            for name in model or []
+            _backend(name, endpoint, source.version, temperature, batch_size, dtype) for name in model or []
         ]
         if device:
             os.environ[DEVICE] = device  # of every process that runs a part
@@ -141,7 +123,7 @@ def run(
         forms = (form,) if form else REPRESENTATIONS
         options = Options(source, split, limit, tuple(models), encoder, parse_sizes(sizes), forms)
         specs, skipped = usable(of_methods(made(options), method or []))
-        plans = [make_plan(spec, source, out) for spec in specs][number - 1 :: total]
+        plans = [make_plan(spec, source, out) for spec in specs]
     for note in skipped:
         typer.echo(f"not run here: {note}", err=True)
     if not plans and not skipped:
@@ -155,13 +137,6 @@ def run(
         raise typer.Exit(2 if skipped else 0)
     with _resumable():
         results = _run_plans(plans, source, jobs, ray)
-        if shard:
-            typer.echo(
-                f"{out}: part {shard} of {len(specs)} runs is finished; when all are, the same command without "
-                "--shard reports them",
-                err=True,
-            )
-            return
         page = write_page(results, out, _command(), skipped, recipe=made.name)
     show_results(results, page, as_json, skipped)
 
@@ -192,7 +167,6 @@ def _backend(
     endpoint: str | None,
     version: str,
     temperature: float,
-    price: tuple[float, float] | None,
     batch_size: int,
     dtype: str,
 ) -> Backend:
@@ -200,14 +174,11 @@ def _backend(
         from ..backends.local import Local
         from ..models import from_hub
 
-        if price is not None:
-            raise ValueError("--price is for a model behind --endpoint; a local model costs time only")
         from_hub(name, download=True)
         return Local.of(name, version, temperature=temperature, batch_size=batch_size, dtype=dtype)
     from ..backends.endpoint import Endpoint
 
-    prices = dict(zip(("price_in", "price_out"), price or (), strict=False))
-    return Endpoint.of(name, endpoint, version, temperature=temperature, **prices)
+    return Endpoint.of(name, endpoint, version, temperature=temperature)
 
 
 def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int, ray: str) -> list[Results]:

@@ -61,7 +61,6 @@ def row_of(submission: Submission) -> Row:
     spec, results, entry = submission.spec.to_dict(), submission.results, submission.entry
     usage = results["usage"]
     means = {name: value["mean"] for name, value in usage.items()}
-    logged = usage["cost_usd"]["total"] if "cost_usd" in usage else None
     tokens = [means[name] for name in ("prompt_tokens", "completion_tokens") if name in means]
     words = ("name", "submitter", "date", "kind", "trained", "open_weights", "model", "description")
     return {
@@ -72,7 +71,7 @@ def row_of(submission: Submission) -> Row:
         **{name: spec[name] for name in CELL},
         "n": results["n"]["scored"],
         "metrics": {name: macro(results, name) for name in METRICS},
-        "cost_usd": logged if entry.cost_usd is None else entry.cost_usd,
+        "cost_usd": entry.cost_usd,
         "tokens": sum(tokens) if tokens else None,
         "calls": means.get("calls"),
         "hardware": entry.hardware,

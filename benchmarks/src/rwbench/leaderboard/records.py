@@ -46,7 +46,6 @@ class Cost(BaseModel):
     prompt_tokens: Count | None = None
     completion_tokens: Count | None = None
     retrievals: Count | None = None
-    cost_usd: Annotated[float, Field(ge=0, le=MAX_AMOUNT)] | None = None
 
 
 class Record(BaseModel):

@@ -45,7 +45,6 @@ class UsageCounter:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     cached_calls: int = 0
-    cost_usd: float | None = None
     retrievals: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))  # by stage
 
@@ -58,8 +57,6 @@ class UsageCounter:
         self.completion_tokens += done.completion_tokens
         self.cached_calls += done.cached
         self.seconds["generate"] += done.seconds
-        if done.cost_usd is not None:
-            self.cost_usd = round((self.cost_usd or 0.0) + done.cost_usd, 8)
 
     @contextmanager
     def retrieving(self) -> Iterator[None]:
@@ -71,8 +68,7 @@ class UsageCounter:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers under the names of `rwbench.score.samples`."""
-        values = {name: value for name, value in vars(self).items() if value is not None}
-        return values | {"seconds": {stage: round(spent, 6) for stage, spent in self.seconds.items()}}
+        return vars(self) | {"seconds": {stage: round(spent, 6) for stage, spent in self.seconds.items()}}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Questions and rules, from the generator or from a build folder, as methods see them."""
+"""Questions and rules of a world, as methods see them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -127,21 +126,12 @@ class RuleTable:
 
 @dataclass(frozen=True)
 class DataSource:
-    """Where a run's questions and rules come from: generated here, or a folder made by ``ruleworld build``."""
+    """The world that a run's questions and rules come from; they are generated here."""
 
     scale: str = "paper"
     seed: int = 0
-    folder: Path | None = None
     version: str = DATA_VERSION
     dials: Dials = PAPER_POINT
-
-    @classmethod
-    def from_build(cls, folder: Path) -> DataSource:
-        """Read scale, seed, version and dials from a build's manifest."""
-        from ruleworld_data.io import world_spec
-
-        spec = world_spec(_manifest(folder))
-        return cls(spec.scale, spec.seed, folder, spec.version, spec.dials)
 
     @property
     def data(self) -> str:
@@ -168,8 +158,6 @@ class DataSource:
         return [Question.from_row(row, index) for index, row in enumerate(rows)]
 
     def _table(self, config: str, split: str) -> pa.Table:
-        if self.folder is not None:
-            return _read_shards(self.folder, config, split)
         from ruleworld_data.generate import question_table, rule_table
 
         if config == "rules":
@@ -187,23 +175,3 @@ def select(questions: Sequence[Question], limit: int | None) -> list[Question]:
     turns = [next(folds[question.fold]) for question in questions]
     chosen = sorted(range(len(questions)), key=turns.__getitem__)[:limit]
     return [questions[place] for place in sorted(chosen)]
-
-
-@lru_cache(maxsize=4)
-def _manifest(folder: Path) -> dict[str, Any]:
-    """Read a build's manifest, its shards checked byte for byte once per process."""
-    from ruleworld_data.io import read_build
-
-    return read_build(folder)
-
-
-def _read_shards(folder: Path, config: str, split: str) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    shards = [s["path"] for s in _manifest(folder)["shards"] if (s["config"], s["split"]) == (config, split)]
-    if not shards:
-        raise FileNotFoundError(
-            f"the build in {folder} has no {config}/{split}; build that split too, or leave out --data"
-        )
-    return pa.concat_tables([pq.read_table(folder / path) for path in sorted(shards)])

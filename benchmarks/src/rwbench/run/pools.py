@@ -57,7 +57,7 @@ def pools_of(spec: RunSpec, source: DataSource) -> list[Pool]:
         if getattr(spec, name) != ours:
             raise ValueError(
                 f"run {spec.run_id} asks for {name}={getattr(spec, name)!r}, this source has {ours!r}; "
-                "point --data at the right build, or make the spec anew"
+                "make the spec anew from this source"
             )
     return _pools(canonical_json(spec.to_dict() | {"method": {"name": "any"}}), source)
 

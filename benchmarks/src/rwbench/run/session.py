@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any
 
@@ -105,8 +104,6 @@ def run_on_cluster(plans: Sequence[Plan], source: DataSource, address: str) -> N
 
     # Tasks run in folders, and environments, of their own; a key stays in the environment of each node.
     work = [(plan.spec, plan.folder.parent.absolute()) for plan in plans]
-    if source.folder is not None:
-        source = replace(source, folder=source.folder.absolute())
     settings = {
         name: value for name, value in os.environ.items() if name.startswith(("_RULEWORLD", "_RWBENCH"))
     }

@@ -55,7 +55,6 @@ class Usage(TypedDict, total=False):
     prompt_tokens: Count
     completion_tokens: Count
     retrievals: Count
-    cost_usd: float  # where the price is known
     cached_calls: int  # answered from disk
     rounds: int  # of an iterative method, out of `round_budget`
     round_budget: int

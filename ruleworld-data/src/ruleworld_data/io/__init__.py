@@ -23,7 +23,7 @@ __getattr__, __dir__, __all__ = attach(
     files="file_digest part_of whole_file whole_folder write_whole",
     progress="Progress",
     schema="QUESTION_SCHEMA RULE_SCHEMA rule_schema",
-    shards="parse_shard plan read_shard",
+    shards="plan read_shard",
     stats="BuildStats build_stats",
     workers="start_worker",
 )

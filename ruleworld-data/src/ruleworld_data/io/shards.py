@@ -90,20 +90,6 @@ class Shard:
         return written == self.fingerprint and metadata.num_rows == self.rows
 
 
-def parse_shard(text: str) -> tuple[int, int]:
-    """Read which part of some work is meant, ``i/n``: every n-th unit from the i-th on; nothing is all, ``1/1``.
-
-    Examples
-    --------
-    >>> parse_shard("2/16"), parse_shard("")
-    ((2, 16), (1, 1))
-    """
-    number, _, total = text.partition("/") if text else ("1", "/", "1")
-    if number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total):
-        return int(number), int(total)
-    raise ValueError(f"--shard must be i/n with 1 <= i <= n, such as 2/16, got {text!r}")
-
-
 def plan(spec: WorldSpec) -> list[Shard]:
     """List the shards of a build of all splits, split by split."""
     tables = [("rules", split) for split in RULE_SPLITS]
