@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 12_190,
+    "ruleworld-data": 12_170,
     "dynarule": 13_230,
-    "benchmarks": 12_770,
-    "tests": 21_500,
+    "benchmarks": 12_630,
+    "tests": 21_620,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 38_190
+ALL_SOURCE = 38_030
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3
