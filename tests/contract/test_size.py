@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 12_170,
     "dynarule": 13_230,
     "benchmarks": 12_630,
-    "tests": 21_620,
+    "tests": 21_450,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 38_030
