@@ -8,6 +8,7 @@ Where no structure is sure the whole rule is both its premise and its conclusion
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -40,14 +41,16 @@ class Clauses(NamedTuple):
 _CLAUSES = (
     "if|when|whenever|where|wherever|once|unless|until|while|as soon as|as long as|so long as|provided|providing|"
     "in case(?! of)|in the event(?! of)|except when|except if|should|had|were|given that|assuming|suppose|even if|"
-    "only if|only when|because|since"
+    "only if|only when|because|since|in cases where|to the extent|on condition that|insofar as|"
+    "(?:(?:each|every|any|the first) time|the moment)(?= (?:an?|the|someone|you|he|she|it|they|we)\\b)"
 )
 _CLAUSAL = re.compile(rf"(?:{_CLAUSES})\b", re.IGNORECASE)
 """The beginning of a condition with a verb of its own."""
 _LEAD = re.compile(
+    r"(?!(?:for (?:example|instance)|in (?:addition|general|particular|principle|short|fact)|at the same time),)"
     rf"(?:{_CLAUSES}|in|in case of|in the event of|before|after|during|upon|on|at|for|from|with|without|within|to|"
     r"except|given|by|under|among|between|outside|inside|above|below|over|prior to|following|subject to|depending on|"
-    r"regardless of|due to)\b",
+    r"regardless of|due to|despite|notwithstanding|instead of|apart from|as of|not? later than|having|failing)\b(?!-)",
     re.IGNORECASE,
 )
 _TRAILING = re.compile(
@@ -57,12 +60,13 @@ _TRAILING = re.compile(
     r"(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) "
     r"(?:that|the|their|they|you|we|he|she|it|an?|no|all|\w+ (?:is|are))|"
     r"should (?:you|he|she|they|we|it|the|an?|any))\s|"
+    r"in cases where\s|to the extent\s|on condition that\s|insofar as\s|"
     r"only (?:with|by|during|in|on|for|to|between|from|at|within|through|under|over|above|below|"
     r"behind|near|inside|outside)\s)",
     re.IGNORECASE,
 )
 _VERBLESS = re.compile(
-    r"(?:if|when|unless|once|before|after|until|in|only|except|without|subject to|"
+    r"(?:if|when|unless|once (?=\w+e[dn]\b)|before|after|until|in|only|except|without|subject to|"
     r"provid(?:ed|ing) (?:that|they|he|she|it|you|we))\b",
     re.IGNORECASE,
 )
@@ -107,6 +111,12 @@ _TAKES = frozenset().union(
 )
 """Words that a noun phrase or a verb follows, so no main clause begins behind them."""
 _ORDER_ENDS = re.compile(rf"\b(?:{_CLAUSES}|before|after|who|that|which|and|or|so)\b", re.IGNORECASE)
+_NAMED = re.compile(r"\s[a-z-]+ (?:[A-Z]|\d+)\b")
+"""What needs no article behind an order: "close *valve B*"."""
+_LAST_OF_LIST = re.compile(r"(?!(?:the|an?) )[\w -]*\b(?:and|or) [\w-]+ (?=(?:the|an?) )", re.IGNORECASE)
+"""The end of a list in an opening without a comma behind it: "In Rome, *Pisa and Bari* the limit is ..."."""
+_NO_LIST = re.compile(r", (?=(?:the|an?|no|each|every|any) (?:(?!(?:and|or)\b)[^,])*$)")
+_PARTICIPLES = re.compile(rf"(?:\w{{3,}}ed|{'|'.join(LISTS['participles'])}) (?:and|or)\b")
 _STILL_PREMISE = re.compile(
     r"(?:and|or|nor|but|as well as|including|such as|even if|if|when|unless|who|whose|which|whom|where|that|except|"
     r"with|without|whether|not|for example|e\.g\.|i\.e\.)\b",
@@ -153,9 +163,8 @@ def split_rule(rule: str) -> Clauses:
             premise, conclusion = (part.strip().rstrip(",;:") for part in parts)
             place = find is leading and not _CLAUSAL.match(premise) and premise[:3].lower() != "to "
             more = _trailing(conclusion, clause=True) if place else None
-            if more and re.match(
-                rf"only\b|{_CLAUSAL.pattern}", more[0]
-            ):  # "In zone D, drivers pay 3 euros if the permit has expired"
+            # "In zone D, drivers pay 3 euros if the permit has expired"
+            if more and re.match(rf"(?!until \d)(?:only\b|{_CLAUSAL.pattern})", more[0]):
                 premise, conclusion = f"{premise}, {more[0]}", more[1].rstrip(",;:")
             return Clauses(premise, conclusion + text[len(read) :], True)
     return Clauses(whole, whole, False)
@@ -201,7 +210,10 @@ def leading(text: str) -> tuple[str, str] | None:
     segments = [text[start + 1 : end].strip() for start, end in pairwise([*commas, len(text)])]
     complete = not clausal or (commas and has_verb(text[: commas[0]].partition(" ")[2]))
     for comma, segment in zip(commas, segments, strict=True):
-        still = _STILL_PREMISE.match(segment) or goes_on(segment)
+        still = _still(segment)
+        if not clausal and (more := _LAST_OF_LIST.match(segment)) and has_verb(segment[more.end() :]):
+            at = text.index(segment, comma) + more.end()
+            return text[:at], text[at:]
         if text[comma] == ";" and not clausal and has_verb(text[:comma]):
             break  # "In winter doors are shut; ..."
         # a condition without a verb so far is a list, or an insertion, in its middle
@@ -211,8 +223,15 @@ def leading(text: str) -> tuple[str, str] | None:
             return text[:comma], text[comma + 1 :]
         complete = complete or has_verb(segment)
     if commas and clausal and not _STILL_PREMISE.match(segments[-1]):
-        return text[: commas[-1]], text[commas[-1] + 1 :]
+        begins = [comma for comma, part in zip(commas, segments, strict=True) if not _still(part)]
+        at = [commas[-1], *begins][-1]  # "..., half the price, but no more than 9 euros, is charged"
+        return text[:at], text[at + 1 :]
     return _uncomma(text, text[: commas[0]] if commas else text, clausal)
+
+
+def _still(segment: str) -> bool:
+    """Whether a segment goes on with the condition before it."""
+    return bool(_STILL_PREMISE.match(segment) or _PARTICIPLES.match(segment)) or goes_on(segment)
 
 
 def _names_subject(opening: str, segment: str) -> bool:
@@ -238,19 +257,45 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
         noun = before not in VERBS or (
             earlier != "to" and (earlier in NOT_BEFORE_VERB or _LEAD.fullmatch(earlier))
         )
-        if word in ARTICLES | LISTS["pronouns"] | OWNERS and noun and has_verb(first[at:]):
+        named = word in ARTICLES | LISTS["pronouns"] | OWNERS and noun and has_verb(first[at:])
+        if named or (not clausal and _bare_subject(first[:at].split(), earlier, before, word, after)):
             subjects.append(at)
+        elif (
+            not clausal
+            and word != "no"
+            and is_plural(before)
+            and earlier[-2:] != "ed"
+            and not (earlier in NOT_BEFORE_VERB or _LEAD.fullmatch(earlier))
+        ):
+            continue  # "In the desert players lose", "On school days bring lunch": a subject, or an order
         elif word in LISTS["before_order"] or (word == "no" and not clausal):
             orders.append(at)
         elif VERBS.get(word) and (
             after in ARTICLES | OWNERS | LISTS["after_order"]
             or after[:1].isdigit()
             or (not clausal and before not in NOT_BEFORE_VERB and _LEAD.fullmatch(after))
+            or (not clausal and _NAMED.match(first, at + len(word)))
         ):
             rest = _ORDER_ENDS.split(first[at + len(word) :])[0]
             orders += [] if has_verb(rest) else [at]
     places = subjects or orders
     return (text[: places[0]], text[places[0] :]) if len(places) == 1 else None
+
+
+def _bare_subject(opening: Sequence[str], earlier: str, before: str, word: str, after: str) -> bool:
+    """Whether a plural without an article begins the main clause: behind a plural, a name, a number, or one noun."""
+    modal, last = after in MODALS, opening[-1]
+    if not (is_plural(word) and (modal or (VERBS.get(after) and (word not in VERBS or is_plural(before))))):
+        return False
+    return (
+        (is_plural(before) and (modal or opening[0].lower() != "for"))  # "For sales reps fill in ..."
+        or (last[0].isupper() and earlier not in ARTICLES)
+        or (
+            last[0].isdigit() and earlier.isalpha() and earlier not in _TAKES and not _LEAD.fullmatch(earlier)
+        )
+        or (modal and len(opening) == 2 + (opening[1:2] == ["the"]))
+        or (last.endswith(".m.") or earlier in ("a", "an", "each", "every"))
+    )
 
 
 def _commas(text: str) -> list[int]:
@@ -271,6 +316,8 @@ def _behind(text: str) -> tuple[str, str] | None:
     if _LEAD.match(text):
         return None
     subject = _subject(text)
+    if subject and (other := _NO_LIST.search(subject[0])):  # no list: "Starting in May, the office closes"
+        return text[: other.start()], text[other.end() :]
     return _trailing(text, len(subject[0]) if subject else 0) or subject
 
 
@@ -359,6 +406,8 @@ def _label(text: str) -> tuple[str, str] | None:
     ):
         return None
     label, rest = text[: marks[0].start()], text[marks[0].end() :]
+    if "=" in marks[0][0] and re.search(r"\b(?:if|when|unless|while|until)\b", label[1:]):
+        return None  # "Return 0 if a = b"
     words = label.lower().split()
     noun = "=" in marks[0][0] or (len(blanked(label).replace("\0", "").split()) <= 8 and not has_verb(label))
     # "late returns" are no sentence

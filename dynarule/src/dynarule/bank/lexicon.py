@@ -16,6 +16,12 @@ MODALS, ARTICLES, OWNERS, RELATIVE, RESTRICTS, AMOUNTS = (
 NOT_BEFORE_VERB = LISTS["not_before_verb"] | ARTICLES | OWNERS
 _HIDDEN = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\"[^\"]*\"|“[^”]*”")
 _MONTH = re.compile(r"(?<=\w )(?:May|March)\b")
+_DOES = re.compile(
+    r"\b(?:an?|the|each|every|he|she|it|who)\s(?:[\w-]+\s){0,2}[\w-]+(?<!s)\s"
+    r"(?!times|always|besides|towards)[\w-]{3,}(?<![su])s\s(?:an?|the|his|her|its|their|your|our|it|them|him)\s",
+    re.IGNORECASE,
+)
+"""A verb that is not listed, by its place: "the nurse *documents* the refusal"."""
 _OR_MORE = re.compile(r"\bor (?:more|less|fewer|over|under|older|younger)\b", re.IGNORECASE)
 
 
@@ -37,7 +43,7 @@ def blanked(text: str) -> str:
 def words_of(text: str) -> list[tuple[int, str]]:
     """Return the words outside brackets and quotes, with their places; months are none."""
     text = _MONTH.sub(lambda match: "\0" * len(match[0]), blanked(text))
-    return [(match.start(), match[0].lower()) for match in re.finditer(r"[\w'’-]+", text)]
+    return [(match.start(), match[0].lower()) for match in re.finditer(r"[ap]\.m\.|[\w'’-]+", text)]
 
 
 def has_verb(text: str) -> bool:
@@ -45,7 +51,7 @@ def has_verb(text: str) -> bool:
     words = [word for _, word in words_of(_OR_MORE.sub("or so", text))]
     if words and VERBS.get(words[0]) is False:
         words = words[1:]  # no sentence begins with "orders" as its verb
-    return any(
+    return bool(_DOES.search(blanked(text))) or any(
         word in MODALS or (word in VERBS and before not in NOT_BEFORE_VERB)
         for before, word in zip(["", *words], words, strict=False)
     )
