@@ -16,18 +16,14 @@ SEARCH, WIDTH, LAYER, K = 7, 20, 2, 3
 def ready(tiny_model, tiny_tokenizer, rules):
     """Makes a model, a tokenizer and a memory whose adapter's queries have left those of the base."""
 
-    def make(family="llama", layer=LAYER, search=None, allowed_BM=None, **changes):
+    def make(family="llama", layer=LAYER, **changes):
         model, tokenizer = tiny_model(family), tiny_tokenizer()
         config = dynarule_config(WIDTH, confidence_layer=layer, top_k=K, reading="tokens", **changes)
         adapter, generator = RuleAdapter(model, config), torch.Generator().manual_seed(8)
         for parameter in () if "lookahead" in changes else adapter[layer].parameters():
             parameter.data = torch.randn(parameter.shape, generator=generator) * 0.2
         states = RuleStates(model, tokenizer)
-        return (
-            model,
-            tokenizer,
-            TokenMemory(adapter, rules, SEARCH, states=states, search=search, allowed_BM=allowed_BM),
-        )
+        return model, tokenizer, TokenMemory(adapter, rules, SEARCH, states=states)
 
     return make
 
@@ -252,64 +248,6 @@ def test_a_key_that_is_turned_further_is_the_key_of_another_place(family, tiny_m
                 states.placed(key, start + 3), torch.stack([layer.keys[0] for layer in layers]), units=500
             )
             assert near(value, torch.stack([layer.values[0] for layer in layers]))
-
-
-@pytest.mark.parametrize("lookahead", [0, 2])
-@torch.no_grad()
-def test_another_search_may_find_the_rules(lookahead, ready, rules, near):
-    """It gets what is written, and what it finds is read by its scores; with a look-ahead in the prompt's place."""
-    changes = {"score_weight": 2.0, "score_limit": 1.0}
-    if lookahead:
-        changes |= {"lookahead": lookahead, "search_heads": 1, "search_token": f"w{SEARCH}"}
-    hits, calls = [{"r3": -0.2, "r1": 0.0}, {"r5": -4.0}, {"r2": -2.0, "r7": -1.0, "r0": -1.25}], []
-
-    def search(row, text):
-        calls.append((row, *text))
-        return hits[len(calls) - 1]
-
-    model, tokenizer, memory = ready(search=search, **changes)
-    ids = text_with_searches()
-    logits = read(model, memory, ids)
-    words = [tokenizer.decode(ids[part]) for part in (slice(9), slice(9, 11), slice(12, 15))]
-    question, first, second = (" ".join(each.split()) for each in words)
-    written = [("", ""), (first, first), (second, f"{first} {second}")]
-    assert calls == [(0, question, *each) for each in written]
-    names = [["r1", "r3"], ["r5"], ["r7", "r0", "r2"]]
-    assert [each.ids for each in memory.trace] == names
-    assert [each.scores for each in memory.trace] == [[0.0, -0.2], [-4.0], [-1.0, -1.25, -2.0]]
-    sets = [[rules.texts[rules.row(name)] for name in each] for each in names]
-    shifts = [[0.0, -0.4], [0.0], [0.0, -0.5, -1.0]]
-    stay = () if lookahead else (0,)
-    assert near(logits, reference(model, tokenizer, ids, 9, sets, shifts, stay))
-
-
-@torch.no_grad()
-def test_another_search_serves_each_row_of_a_batch(ready, near, in_pieces):
-    """Padding, a row that searches once less, a search that finds nothing, and rules that a row may not keep."""
-    texts = (text_with_searches(), text_with_searches()[3:17] + 1)
-    texts[1][9] = SEARCH
-    allowed_BM = torch.tensor([[at % 2 == row for at in range(12)] for row in range(2)])
-
-    def search(_row, text):
-        if len(text.latest.split()) == 3:
-            return {}
-        first = len(text.question + text.latest) % 9
-        return {f"r{first + more}": -0.5 * more for more in range(4)}
-
-    def answer(texts, allowed, prompt):
-        model, _, memory = ready(score_weight=2.0, search=search, allowed_BM=allowed)
-        ids, mask = padded(texts)
-        with attach(model, memory):
-            return in_pieces(model, ids, mask, [prompt, *[1] * (ids.shape[1] - prompt)]), memory.trace
-
-    prompt = len(texts[0]) - len(texts[1]) + 5
-    together, trace = answer(texts, allowed_BM, prompt)
-    kept = {(each.row, each.step): each.ids for each in trace}
-    assert len(kept) == 5 and sorted(map(len, kept.values())) == [0, 2, 2, 2, 2]
-    assert all(int(name[1:]) % 2 == row for (row, _), each in kept.items() for name in each)
-    for row, ids in enumerate(texts):
-        alone, _ = answer([ids], allowed_BM[row : row + 1], prompt - len(texts[0]) + len(ids))
-        assert near(together[row, -len(ids) :], alone[0])
 
 
 @torch.no_grad()

@@ -9,5 +9,4 @@ __getattr__, __dir__, __all__ = lazy_names(
     retrieval="RetrievalRecipe train_retrieval",
     rule_states="RuleStates",
     token_memory="TokenMemory",
-    words="SearchText",
 )

@@ -14,7 +14,7 @@ rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +25,7 @@ from ..adapter import RuleAdapter
 from ..attention import RuleTokens
 from ..bank.bank import RuleBank
 from ..base_model import first_layers
-from .memory import PlusMemory, SearchResult
+from .memory import PlusMemory
 from .reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput
 from .rule_states import RuleStates, States
 from .unread import Unread, open_cache
@@ -33,9 +33,6 @@ from .words import SearchText
 
 WeightedText = tuple[str, float | Tensor]
 """A rule's text, and how much less its tokens, or each of them, are attended to than the best one's (0 or less)."""
-
-Search = Callable[[int, SearchText], Mapping[str, float]]
-"""What finds rules in an adapter's place, see `TokenMemory`."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +61,6 @@ class TokenMemory(PlusMemory):
     states : RuleStates or None
         Of the same model; may be shared by memories that follow each other. None: its own, for which it needs the
         tokenizer.
-    search : callable or None
-        Finds rules in the adapter's place, such as a retriever of one's own: called with a row of the batch and what is
-        written there, it returns ids of rules of the bank and their scores, finite logarithms, which `score_weight`
-        weighs; none is right, too. All of them that the row may keep are read.
     """
 
     def __init__(
@@ -78,13 +71,12 @@ class TokenMemory(PlusMemory):
         *,
         tokenizer: Any = None,
         states: RuleStates | None = None,
-        search: Search | None = None,
         **settings: Any,
     ) -> None:
         super().__init__(adapter, bank, search_token_id, **settings)
         layer = self.config.confidence_layer
         assert layer is not None  # the configuration says so
-        self.layer, self.own_search = layer, search
+        self.layer = layer
         if states is None:  # an empty one is false
             states = RuleStates(self.adapter.model, tokenizer, folder=bank.folder)
         self.states = states
@@ -207,7 +199,7 @@ class TokenMemory(PlusMemory):
         search_BT = nn.functional.pad(self._search_BT, (length - self._search_BT.shape[1], 0))
         real_BT = real_BS[:, -length:].bool()
         self._inputs = self._context.read(hidden_BTC, search_BT, real_BT, self._question_BT)
-        ahead = self.config.lookahead and self.search_token_id is not None and self.own_search is None
+        ahead = self.config.lookahead and self.search_token_id is not None
         if self._question_BT is not None and ahead:
             self._inputs[0] = self._behind_question(hidden_BTC, real_BS, positions_BT)
 
@@ -258,25 +250,8 @@ class TokenMemory(PlusMemory):
         """Return the rules that each row that searches reads; none for the others."""
         if not len(self.bank):
             return [[] for _ in self._steps_B]
-        if self.own_search is None:
-            self._find(self.layer, None, has_B, number)
-        else:
-            self._find_with(self.own_search, self._rows_of(has_B), number)
+        self._find(self.layer, None, has_B, number)
         return [self._of_row(row) for row in range(len(self._steps_B))]
-
-    def _find_with(self, search: Search, rows: list[int], number: int) -> None:
-        """Keep what another search finds for some rows, best first, and trace it."""
-        texts = self.search_texts(rows, self._inputs[number].kind_BT[rows])
-        allowed_BM = self.allowed_by_layer.get(self.layer, self.allowed_BM)
-        self._results = {}
-        for row, text in zip(rows, texts, strict=True):
-            best = sorted(search(row, text).items(), key=lambda item: -item[1])
-            scores = {self.bank.row(id): score for id, score in best}
-            if allowed_BM is not None:
-                scores = {at: score for at, score in scores.items() if allowed_BM[row, at]}
-            self._results[row] = result = SearchResult(scores, list(scores))
-            step = int(self._first_step_B[row]) + number if number else 0
-            self.trace.append(self.retrieval(row, step, self.layer, result.read, [*scores.values()]))
 
     def _of_row(self, row: int) -> list[WeightedText]:
         """Weigh a row's rules: reading alone cannot know which of several that look alike was meant, and finding does.
@@ -287,9 +262,9 @@ class TokenMemory(PlusMemory):
         result, texts, weight = self._results.get(row), self.bank.texts, self.config.score_weight
         if result is None:
             return []
-        best, limit = max(result.scores.values(), default=0.0), self.config.score_limit
+        best, limit = max(result.scores.values()), self.config.score_limit
         lowest = -math.inf if limit is None else -limit
-        unscored = best if limit is None else min(result.scores.values(), default=0.0)
+        unscored = best if limit is None else min(result.scores.values())
         shifts = {at: weight * (result.scores.get(at, unscored) - best) for at in result.read}
         return [(texts[at], max(shift, lowest)) for at, shift in shifts.items()]
 
