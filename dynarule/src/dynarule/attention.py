@@ -11,11 +11,12 @@ rules of all segments, D head dim.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["AttendedRules", "RuleTokens", "rule_attention"]
+__all__ = ["AttendedRules", "rule_attention"]
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,17 @@ class AttendedRules:
 
     Attributes
     ----------
-    query_BHTD : Tensor
-        Rule queries of the tokens in this forward.
+    query_BHTD : Tensor or None
+        Rule queries of the tokens in this forward; None: the text's own ask, of rules' tokens that stand before it.
     key_BHRD, value_BHRD : Tensor
-        The rules; R counts the rules of all segments. B is 1 where all rows share them.
+        The rules, or their tokens (keys with RoPE); R counts those of all segments. B is 1 where all rows share them.
     visible_BTR : Tensor or None
         Which rules each token sees; None: all.
     shift : float or Tensor
         Added to every rule score (KBLaM's log C - log M), 0 for none; a tensor (B, 1, 1, R) for one a rule.
     """
 
-    query_BHTD: Tensor
+    query_BHTD: Any
     key_BHRD: Tensor
     value_BHRD: Tensor
     visible_BTR: Tensor | None = None
@@ -43,31 +44,6 @@ class AttendedRules:
     def each_row(self, rows: int) -> tuple[Tensor, Tensor]:
         """Return keys and values with a row for each row of the batch."""
         return self.key_BHRD.expand(rows, -1, -1, -1), self.value_BHRD.expand(rows, -1, -1, -1)
-
-
-@dataclass(frozen=True)
-class RuleTokens:
-    """Tokens of rules that one layer reads as if they stood before the text, with the text's own queries.
-
-    Attributes
-    ----------
-    key_BHRD, value_BHRD : Tensor
-        The tokens' states, keys with RoPE; R counts the tokens of all rules of a row.
-    visible_BTR : Tensor or None
-        Which of them each token of the text sees; None: all.
-    shift_BR : Tensor or None
-        Added to the scores of each; None: nothing.
-    """
-
-    key_BHRD: Tensor
-    value_BHRD: Tensor
-    visible_BTR: Tensor | None = None
-    shift_BR: Tensor | None = None
-
-    def asked_by(self, query_BHTD: Tensor) -> AttendedRules:
-        """Return the same for the text's queries."""
-        shift = 0.0 if self.shift_BR is None else self.shift_BR[:, None, None].to(query_BHTD.dtype)
-        return AttendedRules(query_BHTD, self.key_BHRD, self.value_BHRD, self.visible_BTR, shift)
 
 
 def rule_attention(

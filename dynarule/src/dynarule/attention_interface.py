@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .attention import AttendedRules, RuleTokens
+from .attention import AttendedRules
 from .kernels import attend
 
 NAMES = {"sdpa": "dynarule", "eager": "dynarule_eager"}
@@ -51,7 +52,7 @@ def attention_forward(
     attention_mask: Tensor | None,
     scaling: float | None = None,
     dropout: float = 0.0,
-    attended_rules: AttendedRules | RuleTokens | None = None,
+    attended_rules: AttendedRules | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attend to rules and text; without rules, exactly by the attention the model was loaded with.
@@ -69,8 +70,8 @@ def attention_forward(
 
     if attended_rules is None:
         return base()
-    if isinstance(attended_rules, RuleTokens):
-        attended_rules = attended_rules.asked_by(query)
+    if attended_rules.query_BHTD is None:
+        attended_rules = replace(attended_rules, query_BHTD=query)
     if query.dtype != value.dtype:  # under autocast RoPE widens queries and keys
         query, key = query.to(value), key.to(value)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling

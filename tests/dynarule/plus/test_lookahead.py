@@ -237,7 +237,7 @@ def test_token_by_token_finds_what_the_whole_text_does(tiny_model, bank, near, i
     assert len(steps) == len(memory.trace) == 7
     for each in memory.trace:
         other = steps[each.row, each.step]
-        assert (each.ids, each.backward) == (other.ids, other.backward)
+        assert (each.ids, each.way, each.read) == (other.ids, other.way, other.read)
         assert near(each.scores, other.scores, units=500)
     assert near(stepwise[mask.bool()], whole[mask.bool()], units=2000)
 
@@ -264,15 +264,18 @@ def test_a_new_rule_is_planned_with_and_a_removed_one_is_not(tiny_model, bank):
     model = tiny_model("llama")
     adapter = planning(model)
 
-    def backward():
+    def planned_with():
         with attach(model, PlusMemory(adapter, bank, SEARCH)) as memory:
             model(torch.tensor([PROMPT]))
-        return memory.trace[0].backward
+        return memory.trace[0].read
 
-    levels = backward()
-    assert [len(level) for level in levels] == [4, 4, 4]
-    bank.remove([levels[0][0]])
-    assert all(levels[0][0] not in level for level in backward())
+    (new, *_), before = planned_with(), len(bank)
+    row = bank.row(new)
+    again = RuleBank(bank.keys_MP[[row]], bank.values_MP[[row]], ["again"], ["rule 30"])
+    bank.remove([new])
+    assert new not in planned_with() and len(bank) == before - 1
+    bank.add(again)
+    assert "again" in planned_with()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -52,8 +51,6 @@ class RuleBank:
         Premise and conclusion of rules whose owner says them otherwise than `split_rule` finds them, by text.
     keys, values : SharedRows
         Different embeddings of rules and of conclusions, and the rows of each rule; some may be of removed rules.
-    folder : Path or None
-        Of a bank that was loaded: where from.
 
     Raises
     ------
@@ -73,7 +70,6 @@ class RuleBank:
     ) -> None:
         self.encoder = encoder
         self.version = 0
-        self.folder: Path | None = None
         self.ids, self.texts = listed("ids", ids), listed("texts", texts)
         self.parts: dict[str, tuple[str, str]] = {}
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
@@ -119,7 +119,6 @@ def _read(path: Path) -> RuleBank:
             raise ValueError("its ids and texts are no lists")
         value_at, key_at = (rows if len(rows) else None for rows in (value_rows, key_rows))
         bank = RuleBank(keys, values, ids, texts, metadata.get("encoder", ""), value_at, key_at)
-        bank.folder = path.parent
         for text, (premise, conclusion) in dict(*more).items():
             bank.parts[text] = str(premise), str(conclusion)
         return bank
@@ -139,13 +138,8 @@ def _write(bank: RuleBank, folder: Path) -> None:
         write_tensors(part, dict(zip(TENSORS, parts, strict=True)), metadata)
 
 
-def write_tensors(
-    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], made: Iterable[Tensor] | None = None
-) -> None:
-    """Write a safetensors file in place: `save_file` puts another there, that only its owner may read.
-
-    ``made`` has the tensors one by one, where those that are named are empty: more than there is memory for.
-    """
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file in place: `save_file` puts another there, that only its owner may read."""
     header: dict[str, Any] = {"__metadata__": metadata}
     end = 0
     for name, tensor in tensors.items():
@@ -155,7 +149,7 @@ def write_tensors(
     body += b" " * (-len(body) % 8)  # so that tensors begin at multiples of 8
     with path.open("wb") as file:
         file.write(len(body).to_bytes(8, "little") + body)
-        for tensor in tensors.values() if made is None else made:
+        for tensor in tensors.values():
             file.write(_bytes(tensor))
 
 

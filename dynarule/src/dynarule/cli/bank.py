@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,9 +11,7 @@ import typer
 
 from .loading import load_model, rule_encoder
 from .shared import (
-    DeviceOption,
     EncoderOption,
-    ModelOption,
     grouped,
     note,
     note_parts,
@@ -144,26 +141,6 @@ def remove(
     with changed_bank(bank) as held:
         held.remove(ids)
     _done(bank, held)
-
-
-@app.command()
-def states(bank: Bank, model: ModelOption, device: DeviceOption = None) -> None:
-    """Keep what a model reads in each rule, for adapters that read rules token by token.
-
-    Questions about rules that were never read before are then answered faster. The file is large, about 370 KB a rule
-    of SmolLM2's. Rules that are added later are read when they are needed, until this is run again.
-
-    Example: dynarule bank states bank --model MODEL
-    """
-    from ..bank.bank import RuleBank
-    from ..plus.rule_states import RuleStates
-    from ..plus.states_file import FILE, write_states
-
-    held, started = RuleBank.load(bank), time.perf_counter()
-    own = RuleStates(*load_model(model, None, device), folder=bank)
-    with progress_bar("rules") as show:
-        size = write_states(bank, own, held.texts, show)
-    note(f"{bank / FILE}: {len(held):,} rules, {size / 1e6:,.0f} MB, {time.perf_counter() - started:,.0f} s")
 
 
 def _done(folder: Path, bank: RuleBank) -> None:

@@ -93,8 +93,8 @@ def generate(
 def _json_search(search: Retrieval, top: int) -> dict[str, Any]:
     values: dict[str, Any] = {"step": search.step, "layer": search.layer, "ids": search.ids[:top]}
     values |= {"rules": search.texts[:top], "scores": search.scores[:top]}
-    if getattr(search, "backward", None):  # DynaRule+ looked ahead
-        values |= {"way": search.way, "backward": search.backward}  # type: ignore[attr-defined]
+    if hasattr(search, "way"):  # of DynaRule+
+        values["way"] = search.way
     return values
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapter import RuleAdapter
-from ..attention import AttendedRules, RuleTokens
+from ..attention import AttendedRules
 from ..bank.bank import RuleBank
 from ..generation import left_pad, pad_id
 from ..projection import RuleProjection
@@ -136,9 +136,9 @@ class _MeasuringMemory(RuleMemory):
         super().__init__(adapter, bank)
         self.entropy: dict[int, Tensor] = {}
 
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | RuleTokens | None:
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
         rules = super().attended(layer, hidden_BTC, block)
-        if isinstance(rules, AttendedRules) and self._question_BT is not None:
+        if rules is not None and rules.query_BHTD is not None and self._question_BT is not None:
             entropy_BHT = rule_entropy(self.adapter[layer], rules.query_BHTD, self.bank.keys_MP)
             weight_BT = self._question_BT.float()
             self.entropy[layer] = ((entropy_BHT.mean(1) * weight_BT).sum(-1) / weight_BT.sum(-1)).cpu()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapter import RuleAdapter
-from ..attention import AttendedRules, RuleTokens
+from ..attention import AttendedRules
 from ..bank.bank import RuleBank
 from ..config import DynaRuleConfig
 from ..projection import RuleProjection
@@ -72,7 +72,7 @@ class LayerMemory:
         shift = self.config.length_shift
         return 0.0 if shift is None else math.log(shift) - math.log(count)
 
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | RuleTokens | None:
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
         """Return what a layer's attention reads besides the text; None if it holds no rules."""
         projection = self._projections.get(layer)
         if projection is None or not self.holds(layer):

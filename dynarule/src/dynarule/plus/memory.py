@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..attention import AttendedRules, RuleTokens
+from ..attention import AttendedRules
 from ..bank.bank import version_of
 from ..bank.index import largest
 from ..memory.serving import Kept, Retrieval, RuleMemory, real_tokens
@@ -22,8 +22,6 @@ MIN_LEVEL_WEIGHT = 1e-3
 """Weight of backward levels up to which words count nothing in them."""
 UNREAD = -1e4
 """Added to a score: the rule is not read."""
-TRACED_RULES = 4
-"""Rules of a backward level in a trace."""
 
 
 @dataclass(frozen=True)
@@ -32,15 +30,12 @@ class PlusRetrieval(Retrieval):
 
     Attributes
     ----------
-    backward : list of list of str
-        With a look-ahead, the best rules of each backward level, from what is asked: ids, best first.
     way : list of str
-        And how the first of the kept rules would lead there: ids of the rules after it.
+        With a look-ahead, how the first of the kept rules would lead to what is asked: ids of the rules after it.
     read : list of str
         Ids of the rules that token memory reads: with a look-ahead a plan, else the K.
     """
 
-    backward: list[list[str]] = field(default_factory=list, repr=False)
     way: list[str] = field(default_factory=list, repr=False)
     read: list[str] = field(default_factory=list, repr=False)
 
@@ -51,7 +46,6 @@ class SearchResult(NamedTuple):
     scores: dict[int, float]
     read: list[int]
     way: Sequence[int] = ()
-    backward: Sequence[list[int]] = ()
 
 
 class PlusMemory(RuleMemory):
@@ -72,7 +66,7 @@ class PlusMemory(RuleMemory):
         super().begin(input_ids, attention_mask, past_length)
         self._real_BT = real_tokens(self._search_BT, attention_mask)
 
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | RuleTokens | None:
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
         """Return what a layer's attention reads besides the text, and note what a search will know."""
         if layer == self.config.confidence_layer and layer in self._projections:
             self._inputs = self._context.read(hidden_BTC, self._search_BT, self._real_BT, self._question_BT)
@@ -98,7 +92,6 @@ class PlusMemory(RuleMemory):
         count, top_k = len(self.bank), self.config.top_k
         kept = count if top_k is None else min(top_k, count)
         scores_NK, rules_NK = largest(scores_NM, kept, allowed_NM)
-        best = [largest(level_NM, min(TRACED_RULES, level_NM.shape[1]))[1].tolist() for level_NM in levels]
         self._results = {}
         ranked = zip(rows, rules_NK.tolist(), scores_NK.tolist(), strict=True)
         for at, (row, rules, scores) in enumerate(ranked):
@@ -112,8 +105,7 @@ class PlusMemory(RuleMemory):
                     self.config.lookahead_width,
                     whole=not number,
                 )
-            backward = [level[at] for level in best]
-            self._results[row] = SearchResult(dict(zip(rules, scores, strict=True)), read, way, backward)
+            self._results[row] = SearchResult(dict(zip(rules, scores, strict=True)), read, way)
         return scores_NK, rules_NK
 
     def _select(self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0) -> Kept:
@@ -143,11 +135,9 @@ class PlusMemory(RuleMemory):
         self, row: int, step: int, layer: int, rules: list[int], scores: list[float]
     ) -> PlusRetrieval:
         """Return one search for the trace."""
-        ids, result = self.bank.ids, self._results[row]
-        backward = [[ids[i] for i in level] for level in result.backward]
-        way, read = ([ids[i] for i in part] for part in (result.way, result.read))
-        paper = super().retrieval(row, step, layer, rules, scores)
-        return PlusRetrieval(**vars(paper), backward=backward, way=way, read=read)
+        result, paper = self._results[row], super().retrieval(row, step, layer, rules, scores)
+        way, read = ([self.bank.ids[i] for i in part] for part in (result.way, result.read))
+        return PlusRetrieval(**vars(paper), way=way, read=read)
 
     def _levels(
         self,

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ..adapter import RuleAdapter
-from ..attention import RuleTokens
+from ..attention import AttendedRules
 from ..bank.bank import RuleBank
 from ..base_model import first_layers
 from .memory import PlusMemory
@@ -78,7 +78,7 @@ class TokenMemory(PlusMemory):
         assert layer is not None  # the configuration says so
         self.layer = layer
         if states is None:  # an empty one is false
-            states = RuleStates(self.adapter.model, tokenizer, folder=bank.folder)
+            states = RuleStates(self.adapter.model, tokenizer)
         self.states = states
         self._decoder = self.adapter.model.get_decoder()
         self._below = first_layers(self._decoder, layer)
@@ -134,15 +134,16 @@ class TokenMemory(PlusMemory):
         states = left.take_from(cache, self._real_BS.shape[1] - self._search_BT.shape[1])
         self.states.keep(left.text, states)
         self._ahead = self._join([self._prompt, self._latest], {left.text: states})
-        output.last_hidden_state = output.last_hidden_state[:, len(left.new_R) :]
+        output.last_hidden_state = output.last_hidden_state[:, len(left) :]
         return output
 
-    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> RuleTokens | None:
+    def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
         """Return the tokens that a layer reads besides the text."""
         joined, visible_BTR = self._now
         if joined is None or not self._projections:
             return None
-        return RuleTokens(joined.key_NBHRD[layer], joined.value_NBHRD[layer], visible_BTR, joined.shift_BR)
+        shift = 0.0 if joined.shift_BR is None else joined.shift_BR[:, None, None].to(hidden_BTC.dtype)
+        return AttendedRules(None, joined.key_NBHRD[layer], joined.value_NBHRD[layer], visible_BTR, shift)
 
     @torch.no_grad()
     def _look(self, real_BS: Tensor, tokens: int) -> tuple[_Joined | None, Tensor | None]:
