@@ -140,9 +140,7 @@ def test_what_a_search_looked_for_is_told(cli, plus_files):
     assert ways[0] and names == [name for way in ways for name in way]
     assert not [rule for rule in RULES if traced.count(f"] {rule}") > 1]  # a text is shown once
     (answer,) = json.loads(cli(*question, "--json"))["answers"]
-    assert (
-        answer["trace"][0]["way"] == ways[0] and answer["trace"][0]["backward"] == expected.trace[0].backward
-    )
+    assert answer["trace"][0]["way"] == ways[0]
 
 
 def test_confidence_is_measured_shown_and_stored(cli, files):
@@ -283,8 +281,6 @@ def test_the_model_s_own_layers_encode_its_rules(cli, files):
     (folder / "more.txt").write_text("If A is w30, A will be w31.\n")
     cli("bank", "add", folder / "bank", folder / "more.txt", "--prefix", "x", "--model", folder / "model")
     assert len(RuleBank.load(folder / "bank")) == len(RULES) + 1
-    cli("bank", "states", folder / "bank", "--model", folder / "model")
-    assert (folder / "bank" / "states.safetensors").is_file()
     cli("generate", *served(folder, "own", "bank"), "-q", "w1", "--max-new-tokens", 1)
     other = ["generate", *served(folder, "own"), "-q", "w", "--encoder", "minilm"]
     assert "width 20, the adapter reads 48" in cli(*other, code=2)
@@ -306,7 +302,7 @@ def test_training_says_what_is_wrong(cli, files):
     train = [*training(folder, mix="null"), "--out", folder / "x"]
     refused = cli(*train, code=2)
     assert (
-        "every step needs 'text' and 'rule_ids', step 1 of 'w" in refused
+        "every step needs 'text' (or 'nl', as RuleWorld calls it) and 'rule_ids', step 1 of 'w" in refused
         and "['rule_ids', 'said']" in refused
     )
     write_questions(questions, family="mine", key="nl")  # as RuleWorld has it

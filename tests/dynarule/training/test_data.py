@@ -174,7 +174,7 @@ def test_batches_of_a_step_hold_questions_of_like_length():
     [
         ({"steps": []}, "one step at least"),
         ({"steps": [{"text": "a", "rule_ids": [99]}]}, "rule '99' is not in the rule table of 40"),
-        ({"steps": [{"nl": "a", "rule_ids": [11]}]}, r"has \['nl', 'rule_ids'\]; name the key of the text"),
+        ({"steps": [{"words": "a", "rule_ids": [11]}]}, r"needs 'text' .* has \['rule_ids', 'words'\]"),
         ({"steps": [{"text": "a <search> b", "rule_ids": [11]}]}, "must not contain <search>"),
     ],
 )

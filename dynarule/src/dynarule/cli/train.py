@@ -75,7 +75,7 @@ def train(
         note("the questions are not of the paper's three families, so all are drawn alike (mix=null)")
     from ..config import DynaRuleConfig
     from ..search_token import prepare_search
-    from ..training import Encoder, LogLines
+    from ..training import LogLines
     from ..training import train as run
 
     start = None if adapter is None else DynaRuleConfig.from_pretrained(adapter)
@@ -90,7 +90,6 @@ def train(
         curve = None  # the user overruled the measurement
     if recipe.searches:  # after the adapter, whose base may be one row shorter
         prepare_search(base, tokenizer)
-    rule_rows = {name: row for row, name in enumerate(bank.ids)}
     run(
         base,
         tokenizer,
@@ -100,7 +99,6 @@ def train(
         recipe,
         out,
         held_out=measured,
-        encoder=Encoder(tokenizer, rule_rows, step_text=step_key(rows[0])),
         resume=resume,
         curve=curve,
         callbacks=[LogLines()],
@@ -138,12 +136,6 @@ def recipe_of(
     recipe = paper_recipe(method, stage, **changes)
     mixed = {"family", "subtask"} & set(rows[0]) and set(families(rows)) == set(PAPER_MIX)
     return recipe if mixed or "mix" in changes else replace(recipe, mix=None)
-
-
-def step_key(row: Any) -> str:
-    """Return the key of a step's text: ours, else RuleWorld's."""
-    keys = set(row["steps"][0]) if row.get("steps") else set()
-    return "nl" if "nl" in keys and "text" not in keys else "text"
 
 
 def _value(text: str) -> Any:

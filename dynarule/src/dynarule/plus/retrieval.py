@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from ..base_model import attention_blocks
 from ..memory.selection import check_bank
 from ..model_card import model_card
 from ..search_token import SEARCH_TOKEN, search_id
-from ..training.data import Encoder, place_of
+from ..training.data import Encoder, encoder_for
 from ..training.pools import Rows
 from ..training.recipe import check_numbers
 from .finder import Finder
@@ -131,12 +131,8 @@ def train_retrieval(
         raise ValueError(
             "the model norms its queries, so the paper's cannot be trained alone; set search_heads"
         )
-    token = config.search_token or SEARCH_TOKEN
-    search = search_id(tokenizer, token)
-    encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
-    written: dict[str, Any] = {"search_token": token, "search_place": config.search_place}
-    encoder = replace(encoder, search=True, question_opening=config.question_opening, **written)
-    config.search_place = place_of(encoder, rows)
+    search = search_id(tokenizer, config.search_token or SEARCH_TOKEN)
+    encoder = encoder_for(config, tokenizer, bank.ids, rows, encoder)
     premises = [bank.parts_of(text)[0] for text in bank.texts]
     with exclusive(folder):
         if (folder / CARD).is_file():

@@ -1,19 +1,19 @@
 """Training data: questions with stepwise answers and gold rules, as batches with one pool of rules each.
 
-Rows come from anywhere (a ``datasets.Dataset``, a list of dicts): ``question``, ``steps`` (each ``text`` and
-``rule_ids``), ``answers``, and ``family`` or ``subtask`` if families are to be mixed.
+Rows come from anywhere (a ``datasets.Dataset``, a list of dicts): ``question``, ``steps`` (each ``text``, in RuleWorld
+``nl``, and ``rule_ids``), ``answers``, and ``family`` or ``subtask`` if families are to be mixed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..config import SearchPlace
+from ..config import DynaRuleConfig, SearchPlace
 from ..search_token import SEARCH_TOKEN, search_id
 from ..tokenizer import encode_prompt, question_prompts
 from .losses import IGNORE
@@ -22,9 +22,7 @@ from .pools import Rows, RulePools
 Row = Mapping[str, Any]
 
 
-def target_text(
-    row: Row, step_text: str = "text", search_token: str = SEARCH_TOKEN, place: SearchPlace = "behind"
-) -> str:
+def target_text(row: Row, search_token: str = SEARCH_TOKEN, place: SearchPlace = "behind") -> str:
     r"""Return what the model is trained to write: steps, all but the first with ``<search>``, the boxed answers.
 
     It stands before a step's header or ``"behind"`` it: ``[Step 2]<search> ...``. Without it nothing else changes.
@@ -33,8 +31,32 @@ def target_text(
     for number, step in enumerate(row["steps"], 1):
         search = search_token if number > 1 else ""
         before, behind = (search, "") if place == "before" else ("", search)
-        lines.append(f"{before}[Step {number}]{behind} {step[step_text]}")
+        lines.append(f"{before}[Step {number}]{behind} {step['text'] if 'text' in step else step['nl']}")
     return "\n".join([*lines, f"[Answer] \\boxed{{{', '.join(row['answers'])}}}"])
+
+
+def encoder_for(
+    config: DynaRuleConfig,
+    tokenizer: Any,
+    ids: Sequence[str],
+    rows: Rows,
+    encoder: Encoder | None,
+    search: bool = True,
+) -> Encoder:
+    """Return an encoder, given or made for rules of some ids, of texts as an adapter reads them.
+
+    The adapter's configuration is told where ``<search>`` stands in them.
+    """
+    encoder = replace(
+        encoder or Encoder(tokenizer, {name: row for row, name in enumerate(ids)}),
+        search=search,
+        question_opening=config.question_opening,
+        search_token=config.search_token or SEARCH_TOKEN,
+        search_place=config.search_place,
+    )
+    if search:
+        config.search_place = place_of(encoder, rows)
+    return encoder
 
 
 def place_of(encoder: Encoder, rows: Rows) -> SearchPlace:
@@ -70,23 +92,19 @@ class Encoder:
     target : callable or None
         row -> answer text with ``<search>`` in all steps but the first; None: `target_text`. One more ``<search>`` may
         open the answer: it looks for the first step, and the mean of the prompt for the rules of any.
-    step_text : str
-        Key of a step's text.
     search : bool
-        Write ``<search>`` in steps; `train` sets it. False (stage 1, SR-KI, KBLaM): no such token, all gold rules are
-        of one step.
+        Write ``<search>`` in steps. False (stage 1, SR-KI, KBLaM): no such token, all gold rules are of one step.
     question_opening : str
-        Of the adapter, see `dynarule.question_prompts`; `train_retrieval` sets it.
+        See `dynarule.question_prompts`.
     search_token : str
-        What stands for ``<search>``, such as a mark that the base writes before each step anyway; likewise.
+        What stands for ``<search>``, such as a mark that the base writes before each step anyway.
     search_place : {"before", "behind"}
-        Where it stands in a step, see `target_text`; of the adapter, as training sets it.
+        Where it stands in a step, see `target_text`. Training sets these four as the adapter says.
     """
 
     tokenizer: Any
     rule_rows: Mapping[str, int]
     target: Callable[[Row], str] | None = None
-    step_text: str = "text"
     search: bool = True
     question_opening: str = ""
     search_token: str = SEARCH_TOKEN
@@ -107,7 +125,7 @@ class Encoder:
             answer = self.target(row)
         else:
             token = self.search_token if self.search else ""
-            answer = target_text(row, self.step_text, token, self.search_place)
+            answer = target_text(row, token, self.search_place)
         ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
         if not ids:
             raise ValueError(
@@ -127,10 +145,10 @@ class Encoder:
                 f"{missing or ['steps']} (columns: {sorted(row)})"
             )
         for number, step in enumerate(row["steps"], 1):
-            if self.target is None and not {self.step_text, "rule_ids"} <= set(step):
+            if self.target is None and not ("rule_ids" in step and {"text", "nl"} & set(step)):
                 raise ValueError(
-                    f"every step needs {self.step_text!r} and 'rule_ids', step {number} of {row['question']!r} has "
-                    f"{sorted(step)}; name the key of the text with step_text"
+                    f"every step needs 'text' (or 'nl', as RuleWorld calls it) and 'rule_ids', step {number} of "
+                    f"{row['question']!r} has {sorted(step)}"
                 )
 
     def _retrievals(self, row: Row, ids: list[int], answer: str) -> tuple[list[int], list[list[int]]]:

@@ -12,7 +12,6 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..model_card import model_card
 from ..search_token import SEARCH_TOKEN, search_id
-from .data import Collator, Encoder, place_of
+from .data import Collator, Encoder, encoder_for
 from .optimizers import muon_optimizer
 from .pools import Rows, RulePools, TrainingStream, families
 from .recipe import Recipe, recipe_steps
@@ -179,16 +178,12 @@ def train(
     """
     folder = Path(folder)
     trained_rows: list[nn.Parameter] = []
-    config, token = adapter.config, adapter.config.search_token or SEARCH_TOKEN
+    config = adapter.config
     own_row = recipe.searches and not config.own_mark
     if recipe.searches:
-        row = search_id(tokenizer, token)
+        row = search_id(tokenizer, config.search_token or SEARCH_TOKEN)
         trained_rows = adapter.train_search(row) if own_row else []
-    encoder = encoder or Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
-    written: dict[str, Any] = {"search_token": token, "search_place": config.search_place}
-    encoder = replace(encoder, search=recipe.searches, question_opening=config.question_opening, **written)
-    if recipe.searches:
-        config.search_place = place_of(encoder, rows)
+    encoder = encoder_for(config, tokenizer, bank.ids, rows, encoder, recipe.searches)
     if arguments.pop("gradient_checkpointing", False):
         # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
@@ -215,7 +210,7 @@ def train(
     held = None
     if held_out is not None:
         held = TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, by_length)
-    fixed = recipe.to_dict() | {"encoder": bank.encoder, "step_text": encoder.step_text}
+    fixed = recipe.to_dict() | {"encoder": bank.encoder}
     # One process writes; the others of a run must not be refused.
     with exclusive(folder) if settings.process_index == 0 else nullcontext():
         checkpoint = claim(folder, fixed, resume, write=settings.process_index == 0)
