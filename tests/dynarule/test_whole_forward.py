@@ -30,8 +30,6 @@ def kept_by_token(config, key_MHD, query_THD, layer, ids, prompt):
     """For each token, the rules it sees: the best K for the mean query of the prompt, then for each <search>."""
 
     def best(query_HD):
-        if config.top_k is None:
-            return list(range(len(key_MHD)))
         return torch.einsum("hd,mhd->m", query_HD, key_MHD).topk(config.top_k).indices.tolist()
 
     now, sets = best(query_THD[:prompt].mean(0)), []
@@ -42,8 +40,8 @@ def kept_by_token(config, key_MHD, query_THD, layer, ids, prompt):
     return sets
 
 
-def reference(model, adapter, bank, ids, prompt, mistake=""):
-    """Return the logits of one text without padding; `mistake` is one of those the comparison must see."""
+def reference(model, adapter, bank, ids, prompt):
+    """Return the logits of one text without padding."""
     config, length = model.config, len(ids)
     theta = float(config.rope_parameters["rope_theta"])
     dim, heads = model.model.layers[0].self_attn.head_dim, config.num_attention_heads
@@ -64,35 +62,24 @@ def reference(model, adapter, bank, ids, prompt, mistake=""):
             norm = getattr(attention, name, None)
             return x_THD if norm is None else rms(x_THD, norm.weight, eps)
 
-        plain = normed(split(linear(h, attention.q_proj)), "q_norm")
-        query = rotated(plain, places, theta)
+        query = rotated(normed(split(linear(h, attention.q_proj)), "q_norm"), places, theta)
         key = rotated(normed(split(linear(h, attention.k_proj)), "k_norm"), places, theta)
         value = split(linear(h, attention.v_proj))
         projection = adapter[number]
         rule_key = linear(bank.keys_MP.double(), projection.k)
-        if mistake != "no LayerNorm":
-            rule_key = rule_key - rule_key.mean(-1, keepdim=True)
-            rule_key = rule_key * torch.rsqrt(rule_key.square().mean(-1, keepdim=True) + 1e-5)
+        rule_key = rule_key - rule_key.mean(-1, keepdim=True)
+        rule_key = rule_key * torch.rsqrt(rule_key.square().mean(-1, keepdim=True) + 1e-5)
         rule_key, rule_value = split(rule_key), split(linear(bank.values_MP.double(), projection.v))
         rule_query = normed(split(linear(h, projection.q)), "q_norm")
         sets = kept_by_token(adapter.config, rule_key, rule_query, number, ids, prompt)
-        if mistake == "RoPE":
-            rule_query = rotated(rule_query, places, theta)
-        if mistake == "the text's query":
-            rule_query = plain
         read = torch.zeros(length, heads, dim, dtype=torch.float64)
         for t in range(length):
             rows, past = sets[t], places[sees[t]]
-            if mistake == "no rules":
-                rows = []
             for head in range(heads):
-                of = head % config.num_key_value_heads if mistake == "groups" else head // groups
+                of = head // groups
                 scores = [rule_key[rows, head] @ rule_query[t, head], key[past, of] @ query[t, head]]
                 values = torch.cat([rule_value[rows, head], value[past, of]])
-                if mistake == "a softmax each":
-                    weights = torch.cat([(part * dim**-0.5).softmax(0) / 2 for part in scores])
-                else:
-                    weights = (torch.cat(scores) * dim**-0.5).softmax(0)
+                weights = (torch.cat(scores) * dim**-0.5).softmax(0)
                 read[t, head] = weights @ values
         x = x + linear(read.flatten(1), attention.o_proj)
         h, mlp = rms(x, layer.post_attention_layernorm.weight, eps), layer.mlp
@@ -101,19 +88,19 @@ def reference(model, adapter, bank, ids, prompt, mistake=""):
     return linear(rms(x, model.model.norm.weight, config.rms_norm_eps), model.lm_head)
 
 
-def ready(family, dtype, top_k, bank, tiny_model):
-    """A model, an adapter whose queries have left those of the base, a bank, and a text with two <search>."""
-    model = tiny_model(family, dtype)
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=LAYER, top_k=top_k))
+def ready(family, tiny_model):
+    """A model, an adapter whose queries have left those of the base, and a text with two <search>."""
+    model = tiny_model(family)
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=LAYER, top_k=5))
     generator = torch.Generator().manual_seed(8)
     for projection in adapter.layers.values():
         noise = torch.randn(projection.q.weight.shape, generator=generator) * 0.25
-        projection.q.weight.add_(noise.to(dtype))
+        projection.q.weight.add_(noise)
         for bias in (projection.k.bias, projection.v.bias):
-            bias.add_((torch.randn(bias.shape, generator=generator) * 0.25).to(dtype))
+            bias.add_(torch.randn(bias.shape, generator=generator) * 0.25)
     ids = torch.randint(10, 90, (19,), generator=generator)
     ids[[11, 15]] = SEARCH
-    return model, adapter, bank.to("cpu", dtype), ids
+    return model, adapter, ids
 
 
 def logits(model, adapter, bank, ids, prompt):
@@ -133,7 +120,7 @@ WAYS = {
 
 @torch.no_grad()
 def test_a_forward_is_equation_2_to_the_last_digits_of_fp32(family, bank, tiny_model, monkeypatch, near):
-    model, adapter, bank, ids = ready(family, torch.float32, 5, bank, tiny_model)
+    model, adapter, ids = ready(family, tiny_model)
     expected = reference(model, adapter, bank, ids, prompt=9)
     for name, value in WAYS.values():
         with monkeypatch.context() as patch:
@@ -144,33 +131,9 @@ def test_a_forward_is_equation_2_to_the_last_digits_of_fp32(family, bank, tiny_m
 
 
 @torch.no_grad()
-def test_a_forward_is_equation_2_within_the_rounding_of_bf16(family, bank, tiny_model, monkeypatch):
-    """Closer than any mistake is, and about as close as the base model is to itself without rules.
-
-    All rules are kept: which are the best K may hang on a rounding, and fp32 has settled it.
-    """
-    model, adapter, bank, ids = ready(family, torch.bfloat16, None, bank, tiny_model)
-    mistakes = ("no rules", "RoPE", "the text's query", "groups", "a softmax each", "no LayerNorm")
-    expected, *wrong = (reference(model, adapter, bank, ids, 9, mistake) for mistake in ("", *mistakes))
-
-    def off(got, than=expected):
-        return (got.double() - than).abs().mean()
-
-    rounding = off(model(ids[None]).logits[0], wrong[0])
-    for name, value in (WAYS["fused"], WAYS["merged"]):
-        with monkeypatch.context() as patch:
-            patch.setattr(f"dynarule.kernels.{name}", value)
-            error = off(logits(model, adapter, bank, ids, 9))
-        assert error < 2 * rounding
-        assert [
-            mistake for mistake, other in zip(mistakes, wrong, strict=True) if error > off(other) / 4
-        ] == []
-
-
-@torch.no_grad()
 def test_a_search_inside_the_question_is_text(bank, tiny_model, near):
     """Only the model asks for rules again: whoever writes ``<search>`` into a question changes no rules by it."""
-    model, adapter, bank, ids = ready("qwen2", torch.float32, 5, bank, tiny_model)
+    model, adapter, ids = ready("qwen2", tiny_model)
     ids[[2, 7]] = SEARCH
     memory = RuleMemory(adapter, bank, SEARCH)
     memory.question_mask_BT = torch.arange(len(ids))[None] < 9
