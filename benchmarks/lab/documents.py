@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import ConfigDict
-from ruleworld_data.fresh import FreshWorld
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import WorldSizes
 from ruleworld_data.world import load_vocabulary, symbol
@@ -27,10 +25,11 @@ BESIDE_REQUESTED = 6  # most rules that a request brings beside the gold one
 
 
 class Document(NamedTuple):
-    """Tokens, and which of them are to be predicted."""
+    """Tokens, which of them are to be predicted, and the kind of the question."""
 
     ids: list[int]
     wanted: list[bool]
+    kind: str = ""
 
 
 class Part(NamedTuple):
@@ -50,11 +49,11 @@ class Writer:
                 "the tokenizer joins line breaks with what stands around them; it cannot be used"
             )
 
-    def write(self, parts: Sequence[Part]) -> Document:
+    def write(self, parts: Sequence[Part], kind: str = "") -> Document:
         """Turn the parts of a document into tokens."""
         encoded = self.tokenizer([part.text for part in parts], add_special_tokens=False)["input_ids"]
         wanted = [part.wanted for tokens, part in zip(encoded, parts, strict=True) for _ in tokens]
-        return Document([id for tokens in encoded for id in tokens], wanted)
+        return Document([id for tokens in encoded for id in tokens], wanted, kind)
 
     def rules(self, texts: Sequence[str]) -> Document:
         """Write rules alone."""
@@ -67,17 +66,23 @@ class Writer:
     def answer(self, row: Mapping[str, Any], form: Form) -> Document:
         """Write a question with its answer, which rules come before."""
         answer = training_text(row, form, None, mark=self.mark) + self.tokenizer.eos_token
-        return self.write([Part(row["question"] + "\n"), Part(answer, True)])
+        return self.write([Part(row["question"] + "\n"), Part(answer, True)], row["subtask"])
 
-    def requests(self, row: Mapping[str, Any], brought: list[tuple[str, list[str]]], form: Form) -> Document:
-        """Write a question; before each step, for each of its rules, what is asked for and the rules brought."""
-        parts, pairs = [Part(row["question"] + "\n")], iter(brought)
+    def requests(self, draw: random.Random, row: Mapping[str, Any], form: Form, known: Any) -> Document:
+        """Write a question; before each step, for each of its rules, what is asked for, and it among some others.
+
+        ``known`` returns of a rule what is asked for, its text, and others that a search might find as well.
+        """
+        parts = [Part(row["question"] + "\n")]
         _, *answer = training_text(row, form, None, mark=self.mark).split(self.mark)
         for step, text in zip(row["steps"], answer, strict=True):
-            for request, texts in islice(pairs, len(step["rule_ids"])):
-                parts += [Part(f"{SEARCH} {request}\n", True), *_lines(texts)]
+            for name in step["rule_ids"]:
+                request, gold, others = known(name)
+                brought = [gold, *draw.sample(others, min(len(others), draw.randint(0, BESIDE_REQUESTED)))]
+                draw.shuffle(brought)
+                parts += [Part(f"{SEARCH} {request}\n", True), *_lines(brought)]
             parts.append(Part(self.mark + text, True))
-        return self.write([*parts, Part(self.tokenizer.eos_token, True)])
+        return self.write([*parts, Part(self.tokenizer.eos_token, True)], row["subtask"])
 
 
 def _lines(texts: Sequence[str]) -> list[Part]:
@@ -104,23 +109,6 @@ def small_sizes(draw: random.Random) -> WorldSizes:
     counts = dict(zip(("entity2attr", "attrchange2attr", "state2attr"), rules, strict=True))
     counts |= {"entities": entities, "attributes": attributes, "states": states, "actions": actions}
     return WorldSizes(**counts, environments=actions)
-
-
-def asking(writer: Writer, draw: random.Random, world: FreshWorld, row: Any, form: Form) -> Document:
-    """Return a question that asks for its rules before each step, and gets each among some others."""
-    rules, ids, brought = world.rules.to_pylist(), world.rules.column("id").to_numpy(), []
-    for name in (name for step in row["steps"] for name in step["rule_ids"]):
-        gold = rules[int(np.flatnonzero(ids == name)[0])]
-        others = [rules[i][form] for i in np.flatnonzero(lookalikes(world.rules, ids == name))]
-        brought.append((request_text(gold, form), among(draw, gold[form], others)))
-    return writer.requests(row, brought, form)
-
-
-def among(draw: random.Random, gold: str, others: list[str]) -> list[str]:
-    """Return the gold rule among some of the others."""
-    rules = [gold, *draw.sample(others, min(len(others), draw.randint(0, BESIDE_REQUESTED)))]
-    draw.shuffle(rules)
-    return rules
 
 
 def lookalikes(rules: pa.Table, gold: np.ndarray) -> np.ndarray:

@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from documents import STRICT, WORLDS, Form, Writer, among, asking, lookalikes, small_sizes
-from network import Branch, Tree
+from documents import STRICT, WORLDS, Document, Form, Writer, lookalikes, request_text, small_sizes
+from network import Tree
 from plain import DOMAINS, HELD_OUT
 from pydantic.dataclasses import dataclass
 from ruleworld_data.fresh import FreshWorld, fresh_worlds
@@ -71,18 +71,14 @@ def draw_tree(writer: Writer, draw: random.Random, key: str, name: str, plan: In
 
 def _english(
     writer: Writer, draw: random.Random, key: str, plan: Ingredient
-) -> tuple[list[str], list[Branch]]:
+) -> tuple[list[str], list[Document]]:
     """Return a window of a chapter, of which every token but the first is predicted."""
     chapters = sorted(pydoc_data.topics.topics.keys() - {GATE_CHAPTER})
     lengths = [len(pydoc_data.topics.topics[name]) for name in chapters]
     text = pydoc_data.topics.topics[draw.choices(chapters, lengths)[0]]
     at = text.find(" ", draw.randrange(max(1, len(text) - 6 * WINDOW)))
     ids = writer.tokenizer(text[at + 1 : at + 6 * WINDOW], add_special_tokens=False)["input_ids"][:WINDOW]
-    return [], [Branch(ids, [place > 0 for place in range(len(ids))], "english")]
-
-
-def _branch(document: Any, kind: str) -> Branch:
-    return Branch(document.ids, document.wanted, kind)
+    return [], [Document(ids, [place > 0 for place in range(len(ids))], "english")]
 
 
 @lru_cache(maxsize=16)
@@ -105,7 +101,7 @@ def _sizes_with(dials: Dials, key: str) -> WorldSizes | None:
 
 def _ruleworld(
     writer: Writer, draw: random.Random, key: str, plan: Ingredient
-) -> tuple[list[str], list[Branch]]:
+) -> tuple[list[str], list[Document]]:
     dials = str(plan.dials)
     subtasks = tuple(s for s in subtasks_of(Dials.parse(dials)) if not plan.only or s.startswith(plan.only))
     world = draw.choice(_worlds(key, dials, plan.version, subtasks))
@@ -114,7 +110,14 @@ def _ruleworld(
     ids = world.rules.column("id").to_numpy()
     rows = _window(draw, draw.sample(rows, len(rows)), draw.randint(1, plan.asked))
     if plan.requests:
-        return [], [_branch(asking(writer, draw, world, row, form), row["subtask"]) for row in rows]
+        rules = world.rules.to_pylist()
+
+        def known(name: int) -> tuple[str, str, list[str]]:
+            rule = rules[int(np.flatnonzero(ids == name)[0])]
+            others = [rules[i][form] for i in np.flatnonzero(lookalikes(world.rules, ids == name))]
+            return request_text(rule, form), rule[form], others
+
+        return [], [writer.requests(draw, row, form, known) for row in rows]
     gold = np.isin(ids, [i for row in rows for i in row["gold_rule_ids"]])
     near = np.flatnonzero(lookalikes(world.rules, gold)).tolist() if draw.random() < plan.alike else []
     wanted = max(0, draw.randint(*plan.rules) - int(gold.sum()))
@@ -123,10 +126,12 @@ def _ruleworld(
     kept += draw.sample(rest, max(0, wanted + int(gold.sum()) - len(kept)))
     draw.shuffle(kept)
     texts = world.rules.column(form).take(kept).to_pylist()
-    return texts, [_branch(writer.answer(row, form), row["subtask"]) for row in rows]
+    return texts, [writer.answer(row, form) for row in rows]
 
 
-def _plain(writer: Writer, draw: random.Random, key: str, plan: Ingredient) -> tuple[list[str], list[Branch]]:
+def _plain(
+    writer: Writer, draw: random.Random, key: str, plan: Ingredient
+) -> tuple[list[str], list[Document]]:
     domain = draw.choice([each for each in DOMAINS if (each.name in HELD_OUT) == plan.held_out])
     kinds = [kind for kind in (*KINDS, *MORE_KINDS) if not plan.only or kind[0] in plan.only]
     if plan.requests:
@@ -135,21 +140,18 @@ def _plain(writer: Writer, draw: random.Random, key: str, plan: Ingredient) -> t
     rows = [row for row in (ask(draw, world, kinds) for _ in range(DRAWN * plan.asked)) if row]
     rows = _window(draw, rows, plan.asked)
     if plan.requests:
-        return [], [_branch(_asking_plain(writer, draw, world, row), "plain") for row in rows]
+
+        def known(rule: int) -> tuple[str, str, list[str]]:
+            others = [t for i, t in enumerate(world.texts) if i != rule and world.alike(i, rule)]
+            return world.premises[rule], world.texts[rule], others
+
+        return [], [writer.requests(draw, row, "nl", known) for row in rows]
     gold = sorted({i for row in rows for i in row["gold_rule_ids"]})
     others = [i for i in range(len(world.texts)) if i not in gold]
     kept = [*gold, *draw.sample(others, min(len(others), max(0, draw.randint(*plan.rules) - len(gold))))]
     draw.shuffle(kept)
     texts = [world.texts[i] for i in kept]
-    return texts, [_branch(writer.answer(row, "nl"), row["subtask"]) for row in rows]
-
-
-def _asking_plain(writer: Writer, draw: random.Random, world: Any, row: Any) -> Any:
-    brought = []
-    for rule in (rule for step in row["steps"] for rule in step["rule_ids"]):
-        others = [world.texts[i] for i in range(len(world.texts)) if i != rule and world.alike(i, rule)]
-        brought.append((world.premises[rule], among(draw, world.texts[rule], others)))
-    return writer.requests(row, brought, "nl")
+    return texts, [writer.answer(row, "nl") for row in rows]
 
 
 def _window(draw: random.Random, rows: list[Any], count: int) -> list[Any]:

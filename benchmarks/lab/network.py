@@ -8,33 +8,28 @@ costs what the plain model's costs; gradients go to the two thin factors, which 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from documents import Document
+from dynarule.attention import additive
 from torch import Tensor, nn
-from transformers import AttentionInterface
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.checkpoint import checkpoint
+from transformers import DynamicCache
 
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 SCALE = 2.0  # alpha is twice the rank
 BLOCK = 128  # tokens whose logits are in memory
 
 
-class Branch(NamedTuple):
-    """What follows a prefix: tokens, and which of them are to be predicted."""
-
-    ids: list[int]
-    wanted: list[bool]
-    kind: str
-
-
 class Tree(NamedTuple):
     """A list of rules, and questions on it that do not see each other; its ingredient names it in the log."""
 
     prefix: list[int]
-    branches: list[Branch]
+    branches: list[Document]
     ingredient: str
     apart: tuple[int, ...] = ()  # tokens of each rule, if they are read apart
 
@@ -45,12 +40,12 @@ class Tree(NamedTuple):
         return torch.arange(len(self.prefix)) - sizes.cumsum(0).repeat_interleave(sizes)
 
     @property
-    def hidden(self) -> Tensor | None:
-        """Return what no token of the prefix sees because it is of another rule; None: nothing."""
+    def seen(self) -> Tensor | None:
+        """Return what each token of the prefix sees of it; None: all before it."""
         if not self.apart:
             return None
         rule_P = torch.arange(len(self.apart)).repeat_interleave(torch.tensor(self.apart))
-        return rule_P[:, None] != rule_P
+        return (rule_P[:, None] == rule_P).tril()
 
     @property
     def width(self) -> int:
@@ -98,113 +93,56 @@ class LoraLinear(nn.Module):
         return _Joined.apply(x, self.joined, self.bias, self.down, self.up)
 
 
-def add_lora(model: Any, layers: Mapping[int, int]) -> dict[str, LoraLinear]:
-    """Replace the matrices of some layers, each with its rank; return them by their names in PEFT's files."""
+def add_lora(model: Any, layers: Sequence[int], rank: int) -> dict[str, LoraLinear]:
+    """Replace the matrices of some layers; return them by their names in PEFT's files."""
     for weight in model.parameters():
         weight.requires_grad_(False)
     changed = {}
-    for number, rank in layers.items():
+    for number in layers:
         for part in ("self_attn", "mlp"):
-            module = getattr(model.model.layers[number], part)
+            module, place = getattr(model.model.layers[number], part), f"model.layers.{number}.{part}"
             for name in LINEAR:
                 if isinstance(linear := getattr(module, name, None), nn.Linear):
-                    changed[f"base_model.model.model.layers.{number}.{part}.{name}"] = LoraLinear(
-                        linear, rank
-                    )
-                    setattr(module, name, changed[f"base_model.model.model.layers.{number}.{part}.{name}"])
-    model.config._attn_implementation = "tree"
+                    own = changed[f"base_model.model.{place}.{name}"] = LoraLinear(linear, rank)
+                    setattr(module, name, own)
     return changed
 
 
-class _TokenLosses(torch.autograd.Function):
-    """Cross-entropy by token with a frozen output matrix, a block at a time: all logits at once take a second pass."""
-
-    @staticmethod
-    def forward(ctx: Any, states_NC: Tensor, output_VC: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:
-        losses, right, grads = [], [], []
-        for x_NC, of_N in zip(states_NC.split(BLOCK), target_N.split(BLOCK), strict=True):
-            logits_NV = F.linear(x_NC, output_VC).float()
-            right.append(logits_NV.argmax(-1) == of_N)
-            total_N1, own_N1 = logits_NV.logsumexp(-1, keepdim=True), logits_NV.gather(-1, of_N[:, None])
-            losses.append((total_N1 - own_N1)[:, 0])
-            share_NV = logits_NV.sub_(total_N1).exp_()
-            share_NV.scatter_add_(-1, of_N[:, None], torch.full_like(own_N1, -1))
-            grads.append(share_NV.to(x_NC.dtype) @ output_VC)
-        ctx.save_for_backward(torch.cat(grads))
-        ctx.mark_non_differentiable(right_N := torch.cat(right))
-        return torch.cat(losses), right_N
-
-    @staticmethod
-    def backward(ctx: Any, grad_N: Tensor, _: Any) -> tuple[Tensor, None, None]:
-        (grad_NC,) = ctx.saved_tensors
-        return grad_N[:, None].to(grad_NC.dtype) * grad_NC, None, None
+def _token_losses(states_NC: Tensor, output_VC: Tensor, target_N: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cross-entropy of some tokens, and whether each was the likeliest."""
+    logits_NV = F.linear(states_NC, output_VC).float()
+    return F.cross_entropy(logits_NV, target_N, reduction="none"), logits_NV.detach().argmax(-1) == target_N
 
 
 def answer_losses(model: Any, tree: Tree) -> tuple[Tensor, Tensor, Tensor]:
     """Return of all tokens that are to be predicted the loss, whether it was the likeliest, and the branch."""
-    device, count, width = model.device, len(tree.branches), tree.width
-    ids_BW = torch.zeros(count, width, dtype=torch.long)
-    wanted_BW = torch.zeros(count, width, dtype=torch.bool)
-    for row, branch in enumerate(tree.branches):
-        ids_BW[row, : len(branch.ids)] = torch.tensor(branch.ids)
-        wanted_BW[row, : len(branch.ids)] = torch.tensor(branch.wanted)
-    ids_T = torch.cat((torch.tensor(tree.prefix, dtype=torch.long), ids_BW.flatten()))
-    begin, config = len(tree.prefix), model.config
-    places_T = torch.cat((tree.places, torch.arange(width).repeat(count)))
-    states_TC = model.model(
-        ids_T[None].to(device),
-        position_ids=(places_T - places_T.min())[None].to(device),
-        use_cache=False,
-        tree=Sight.of(tree, config.num_attention_heads // config.num_key_value_heads, device),
-    ).last_hidden_state[0]
-    where_N = begin + wanted_BW.flatten().nonzero()[:, 0]
-    losses_N, right_N = _TokenLosses.apply(
-        states_TC[(where_N - 1).to(device)], model.lm_head.weight, ids_T[where_N].to(device)
-    )
-    return losses_N, right_N, (where_N - begin) // width
-
-
-class Sight(NamedTuple):
-    """What the tokens of a tree see: masks of the prefix and of every branch, made once for all layers."""
-
-    begin: int  # tokens of the prefix
-    count: int  # branches
-    prefix_PP: Tensor
-    branch_QS: Tensor  # of the G query heads of a group, one below the other; all of the prefix, then itself
-
-    @classmethod
-    def of(cls, tree: Tree, group: int, device: torch.device) -> Sight:
-        """Return a tree's masks; G query heads share one of K key heads."""
-        begin, width = len(tree.prefix), tree.width
-        prefix_PP, own_WW = (torch.ones(size, size, dtype=torch.bool).tril() for size in (begin, width))
-        if (hidden_PP := tree.hidden) is not None:
-            prefix_PP &= ~hidden_PP
-        branch_WS = torch.cat((torch.ones(width, begin, dtype=torch.bool), own_WW), 1)
-        masks = (mask.repeat(group, 1).to(device) for mask in (prefix_PP, branch_WS))
-        return cls(begin, len(tree.branches), *masks)
-
-
-def tree_attention(
-    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, scaling: float, **kwargs: Any
-) -> tuple[Tensor, None]:
-    """Let the prefix see itself, and every branch the prefix and itself."""
-    sight: Sight = kwargs["tree"]
-    begin, count = sight.begin, sight.count
-    (_, heads, length, size), kv = query.shape, key.shape[1]
-    group, width = heads // kv, (length - begin) // count
-    q_KGTD = query.view(kv, group, length, size)
-    prefix, branches = [], []
-    for x_KTD in (key[0], value[0]):
-        own_BKWD = x_KTD[:, begin:].view(kv, count, width, size).transpose(0, 1)
-        prefix.append(x_KTD[None, :, :begin])
-        branches.append(torch.cat((prefix[-1].expand(count, -1, -1, -1), own_BKWD), 2))
-    attend = partial(F.scaled_dot_product_attention, scale=scaling)
-    first_1KRD = attend(q_KGTD[:, :, :begin].reshape(1, kv, group * begin, size), *prefix, sight.prefix_PP)
-    q_BKRD = q_KGTD[:, :, begin:].view(kv, group, count, width, size).permute(2, 0, 1, 3, 4)
-    rest_BKRD = attend(q_BKRD.reshape(count, kv, group * width, size), *branches, sight.branch_QS)
-    rest_KGBWD = rest_BKRD.view(count, kv, group, width, size).permute(1, 2, 0, 3, 4)
-    both = first_1KRD.view(heads, begin, size), rest_KGBWD.reshape(heads, count * width, size)
-    return torch.cat(both, 1).transpose(0, 1)[None], None
-
-
-AttentionInterface.register("tree", tree_attention)
+    cache, device, dtype = DynamicCache(), model.device, model.dtype
+    places_P = tree.places
+    longest = -int(places_P.min()) if tree.prefix else 0
+    if tree.prefix:
+        model.model(
+            torch.tensor([tree.prefix]).to(device),
+            attention_mask=None if tree.seen is None else additive(tree.seen, dtype)[None, None].to(device),
+            position_ids=(places_P + longest)[None].to(device),
+            past_key_values=cache,
+            use_cache=True,
+        )
+        cache.batch_repeat_interleave(len(tree.branches))
+    rows = [torch.tensor([branch.ids, branch.wanted]) for branch in tree.branches]
+    ids_BW, wanted_BW = pad_sequence([row.T for row in rows], batch_first=True).to(device).unbind(-1)
+    states_BWC = model.model(
+        ids_BW,
+        position_ids=torch.arange(longest, longest + tree.width)[None].to(device),
+        past_key_values=cache,
+        use_cache=True,
+    ).last_hidden_state
+    wanted_BW = wanted_BW.bool()[:, 1:]
+    states_NC, target_N = states_BWC[:, :-1][wanted_BW], ids_BW[:, 1:][wanted_BW]
+    # logits of a block at a time are in memory, and made again in the backward pass
+    blocks = zip(states_NC.split(BLOCK), target_N.split(BLOCK), strict=True)
+    parts = [
+        checkpoint(_token_losses, x_NC, model.lm_head.weight, of_N, use_reentrant=False)
+        for x_NC, of_N in blocks
+    ]
+    losses_N, right_N = (torch.cat(side) for side in zip(*parts, strict=True))
+    return losses_N, right_N, wanted_BW.nonzero()[:, 0]

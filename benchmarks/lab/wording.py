@@ -9,47 +9,10 @@ from typing import Any
 
 from plain import BAND, DATA, DOMAINS, HELD_OUT, Claim, Domain, Fact, PlainWorld, Rule, fill, sentence
 
-FRAMES = (  # {p}: the premise, {c}: the conclusion; in capitals where a sentence begins with it
-    "If {p}, {c}.",
-    "When {p}, {c}.",
-    "{C} if {p}.",
-    "{C} whenever {p}.",
-    "Whenever {p}, {c}.",
-    "In case {p}, {c}.",
-    "As soon as {p}, {c}.",
-    "Where {p}, {c}.",
-    "{C} when {p}.",
-    "Once {p}, {c}.",
-    "{C}, provided that {p}.",
-    "Provided that {p}, {c}.",
-    "Suppose {p}: then {c}.",
-    "{P}: {c}.",
-    "If it turns out that {p}, {c}.",
-    "Please note that {c} if {p}.",
-    "{C} in all cases in which {p}.",
-    "Under the house rules, {c} when {p}.",
-    "If {p}, then {c}.",
-)
-UNLESS = (
-    ", unless {q}.",
-    ", except when {q}.",
-    ". This does not apply if {q}.",
-    " (not if {q}).",
-    "; if {q}, this rule is void.",
-    ". Exception: {q}.",
-)
-NAMED = ("Upper", "Lower", "Old", "New", "Little", "North", "South")
-SHADES = ("light", "dark", "pale", "bright")
+SHAPES = DATA["wording"]
 PLAIN_FRAME = 0.25  # share of rules that are worded "If ..., ..."
 KINDS = (("chain", 1), ("chain", 2), ("chain", 3), ("chain", 3), ("chain", 4), ("parts", 1), ("parts", 2))
-MORE_KINDS = (
-    ("unknown", 1),
-    ("unknown", 2),
-    ("unknown", 3),
-    ("exception", 1),
-    ("exception", 2),
-    ("compare", 1),
-)
+MORE_KINDS = (*(("unknown", hops) for hops in (1, 2, 3)), ("exception", 1), ("exception", 2), ("compare", 1))
 
 
 def _widened(draw: random.Random, fact: Fact, value: str | None) -> str | None:
@@ -57,7 +20,7 @@ def _widened(draw: random.Random, fact: Fact, value: str | None) -> str | None:
     if value is None or fact.over is not None:
         return value
     if fact.slot == "colour":
-        return f"{draw.choice(SHADES)} {value}"
+        return f"{draw.choice(SHAPES['shades'])} {value}"
     if fact.slot == "person":
         title, surname = value.split()
         return f"{title} {draw.choice(DATA['she' if title == 'Ms' else 'he'].split())} {surname}"
@@ -67,7 +30,7 @@ def _widened(draw: random.Random, fact: Fact, value: str | None) -> str | None:
         return f"{value}{draw.randint(2, 30)}"
     if fact.slot in ("weekday", "month", "name", "number", "small", "time") or not value[0].isupper():
         return value
-    return f"{draw.choice(NAMED)} {value}"
+    return f"{draw.choice(SHAPES['places'])} {value}"
 
 
 def _values(draw: random.Random, fact: Fact, most: int, wide: bool) -> list[str | None]:
@@ -153,7 +116,7 @@ def word_rule(draw: random.Random, domain: Domain, rule: Rule) -> str:
     names = (subject, "it", "it", "its") if domain.things else (subject, "they", "them", "their")
     premises, then = ([fill(c.fact.rule, names, c.value) for c in side] for side in rule[:2])
     p, c = " and ".join(premises), " and ".join(then)
-    ends = draw.choice(UNLESS) if rule.unless else ""
+    ends = draw.choice(SHAPES["unless"]) if rule.unless else ""
     if draw.random() < PLAIN_FRAME:
         text = f"If {p}, {c}."
     elif p.startswith(f"{subject} ") and draw.random() < 0.25:  # about anyone who, or about any thing that
@@ -164,7 +127,7 @@ def word_rule(draw: random.Random, domain: Domain, rule: Rule) -> str:
     elif len(rule.premises) == 1 and (label := _label(rule.premises[0])) and draw.random() < 0.4:
         text = f"{sentence(label)}: {c}."  # a line of a schedule
     else:
-        text = draw.choice(FRAMES).format(p=p, c=c, P=sentence(p), C=sentence(c))
+        text = draw.choice(SHAPES["frames"]).format(p=p, c=c, P=sentence(p), C=sentence(c))
     if rule.unless:
         text = text.removesuffix(".") + ends.format(q=fill(rule.unless.fact.rule, names))
     return text

@@ -6,13 +6,13 @@ from dataclasses import asdict
 
 import drills
 import gates
-import loop
 import network
 import pytest
 import teach
 import torch
+from documents import Document
 from drills import Ingredient, draw_trees
-from network import LINEAR, Branch, Tree, add_lora, answer_losses
+from network import LINEAR, Tree, add_lora, answer_losses
 from peft import LoraConfig, PeftModel, get_peft_model
 from plain import NO_RULE
 from ruleworld_data.spec import Dials, subtasks_of
@@ -46,11 +46,11 @@ def test_a_pass_over_a_tree_is_one_pass_a_branch_by_peft(begin, apart, model, mo
     """Losses and gradients, in float32, of branches of unequal length: no list before them, one, rules apart."""
     draw = random.Random(begin)
     branches = [
-        Branch([draw.randrange(5, 300) for _ in range(n)], [i > 1 for i in range(n)], "") for n in (5, 9, 4)
+        Document([draw.randrange(5, 300) for _ in range(n)], [i > 1 for i in range(n)], "") for n in (5, 9, 4)
     ]
     tree = Tree([draw.randrange(5, 300) for _ in range(begin)], branches, "", apart)
     ours = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
-    changed = add_lora(ours, {1: 4, 2: 4, 3: 4})
+    changed = add_lora(ours, (1, 2, 3), 4)
     config = LoraConfig(r=4, lora_alpha=8, target_modules=[*LINEAR], layers_to_transform=[1, 2, 3])
     theirs = get_peft_model(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32), config)
     other = dict(theirs.named_parameters())
@@ -91,10 +91,10 @@ def taught(*args):
     return training
 
 
-def test_a_teaching_that_was_killed_ends_as_one_that_was_not(model, tmp_path, monkeypatch):
+def test_a_teaching_that_was_killed_goes_on(model, tmp_path, monkeypatch):
+    """From its last checkpoint with a rising rate, in its folder or in that of another machine."""
     recipe, step = recipe_of(model), teach.Teaching.step
-    whole = taught(recipe, tmp_path / "whole")
-    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(teach, "SAVE_SECONDS", 0.0)
 
     def killed(self):
         if self.at["step"] == 2:
@@ -103,24 +103,19 @@ def test_a_teaching_that_was_killed_ends_as_one_that_was_not(model, tmp_path, mo
 
     monkeypatch.setattr(teach.Teaching, "step", killed)
     with pytest.raises(KeyboardInterrupt):
-        taught(recipe, tmp_path / "parts")
+        taught(recipe, tmp_path / "here")
     monkeypatch.setattr(teach.Teaching, "step", step)
-    parts = taught(recipe, tmp_path / "parts")
-    assert parts.at["step"] == whole.at["step"] > 2
-    assert all(torch.equal(w, whole.weights[name]) for name, w in parts.weights.items())
-    line = json.loads((tmp_path / "whole/log.jsonl").read_text().split("\n")[-2])
+    last = tmp_path / "here/last"
+    saved = {name: value.float() for name, value in load_file(last / teach.WEIGHTS).items()}
+    for place in (("here", "cpu"), ("there", "cpu", last)):
+        training = teach.Teaching(recipe, tmp_path / place[0], *place[1:])
+        assert training.at["step"] == training.at["warm"] == 2 and 0 < training.done < 1
+        assert all(torch.equal(weight, saved[name]) for name, weight in training.weights.items())
+    assert taught(recipe, tmp_path / "here").at["step"] > 2
+    line = json.loads((tmp_path / "here/log.jsonl").read_text().split("\n")[-2])
     assert line["tokens"] >= 9000 and line["hours_left"] <= 0 and set(line["loss"]) <= set(PARTS)
-    # Another machine goes on with the small checkpoint.
-    small, large = tmp_path / "whole/last/adapter_model.safetensors", tmp_path / "whole" / loop.STATE
-    assert 4 * small.stat().st_size < large.stat().st_size
-    there = teach.Teaching(recipe, tmp_path / "there", "cpu", small.parent)
-    there.resume()
-    assert (
-        there.at["step"] == there.at["warm"] == whole.at["step"] and there.at["tokens"] == whole.at["tokens"]
-    )
-    assert all(torch.equal(there.weights[n], w.half().float()) for n, w in whole.weights.items())
     with pytest.raises(ValueError, match="last is of another recipe"):
-        teach.Teaching(recipe_of(model, first_layer=2), tmp_path / "odd", "cpu", small.parent).resume()
+        teach.Teaching(recipe_of(model, first_layer=2), tmp_path / "odd", "cpu", last)
 
 
 def test_a_tree_holds_the_prompt_as_it_is_asked_and_its_answers(writer):
@@ -193,7 +188,7 @@ def test_what_was_taught_is_joined_and_goes_on(model, tmp_path):
     assert torch.allclose(joined, changed, atol=5e-2)
 
     changes = {name: each.float() for name, each in load_file(folder / "adapter_model.safetensors").items()}
-    again = teach.Teaching(recipe_of(model, begin=str(folder)), tmp_path, "cpu")
+    again = teach.Teaching(recipe_of(model, begin=str(folder)), tmp_path / "again", "cpu")
     own = again.weights
     assert own.keys() == changes.keys() and all(torch.equal(own[n], w) for n, w in changes.items())
 
@@ -215,7 +210,7 @@ def test_what_was_taught_is_joined_and_goes_on(model, tmp_path):
     record.write_text(record.read_text().replace(json.loads(record.read_text())["base"], "0" * 12))
     for use in (
         lambda: add_model(str(folder), "x"),
-        lambda: teach.Teaching(again.recipe, tmp_path, "cpu"),
+        lambda: teach.Teaching(again.recipe, tmp_path / "again", "cpu"),
     ):
         with pytest.raises(ValueError, match="was taught to a model with fingerprint 000000000000"):
             use()
