@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 12_170,
-    "dynarule": 13_260,
-    "benchmarks": 12_630,
-    "tests": 21_560,
+    "dynarule": 12_990,
+    "benchmarks": 12_450,
+    "tests": 21_240,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 38_060
+ALL_SOURCE = 37_600
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3
