@@ -193,15 +193,6 @@ def test_stop_strings_end_an_answer(backend, prompts, model_folder):
     assert cut("abc", ["\n"]) == "abc"
 
 
-def test_a_temperature_samples_the_same_twice(model_folder, prompts, forget):
-    backend = Local.of(str(model_folder), temperature=1.0)
-    first = [done.text for done in backend.generate(prompts, Decoding(8))]
-    forget()
-    second = [done.text for done in backend.generate(prompts, Decoding(8))]
-    greedy = [done.text for done in Local.of(str(model_folder)).generate(prompts, Decoding(8))]
-    assert first == second != greedy
-
-
 def test_other_weights_or_another_prompt_are_another_model(model_folder, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(model_folder, copy)

@@ -5,7 +5,7 @@ import re
 
 from rwbench.backends.local import load_tokenizer
 from rwbench.cli.app import app
-from rwbench.cli.book import write_book
+from rwbench.cli.models import write_book
 from rwbench.models import adapter_folder, base_folder, fingerprint
 from typer.testing import CliRunner
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rwbench.leaderboard.board import build_board, order, ranks
+from rwbench.leaderboard.board import build_board, order, ranks, render_board
 from rwbench.leaderboard.judge import RELEASED, cell_of, check_spec
-from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.submissions import read_run, submit
 from rwbench.run.books import source_of
 from rwbench.run.runner import run_spec

@@ -4,10 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from rwbench.leaderboard.board import build_board, row_of
+from rwbench.leaderboard.board import build_board, render_board, row_of
 from rwbench.leaderboard.files import submission_folders
 from rwbench.leaderboard.judge import CELL
-from rwbench.leaderboard.page import render_board
 from rwbench.leaderboard.submissions import read, validate
 
 PLACE = Path(__file__).parents[3] / "benchmarks/leaderboard"

@@ -122,9 +122,8 @@ def test_recipes_dry_run(name, model_folder, tmp_path, monkeypatch):
     assert list(tmp_path.glob("runs*")) == []
     seen = json.loads(result.stdout)
     asks = [run for run in seen["runs"] if run["method"]["name"] in ("prompting", "rag", "ircot", "react")]
-    assert bool(asks) == bool(seen["calls"]) == bool(seen["first_prompt"])
+    assert bool(asks) == bool(seen["first_prompt"])
     assert seen["samples_left"] == sum(run["scheduled"] for run in seen["runs"])
-    assert all(run["calls"] >= run["scheduled"] and run["prompt_tokens"] > 0 for run in asks)
     # This model has no adapters: the methods that need one are named, not dropped in silence.
     wanted = {spec.method["name"] for spec in specs(name, model_folder)}
     needs_adapter = {"kblam": "KBLaM", "srki": "SR-KI", "dynarule": "DynaRule", "confidence": "Entropy"}

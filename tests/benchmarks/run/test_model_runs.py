@@ -121,7 +121,7 @@ def run_few(server, out, *more):
 def test_a_dry_run_asks_nothing_and_the_command_again_asks_what_is_left(answering, tmp_path):
     plan = run_few(answering, tmp_path / "runs", "--dry-run")
     assert plan.exit_code == 0 and not answering.asked and not (tmp_path / "runs").exists()
-    assert "calls, about" in plan.stdout and "The first prompt:" in plan.stdout
+    assert "3 runs, 33 samples to do" in plan.stdout and "The first prompt:" in plan.stdout
     done = run_few(answering, tmp_path / "runs", "--json")
     assert done.exit_code == 0, done.output
     for path in sorted(tmp_path.glob("runs/*/samples.jsonl"))[:2]:
@@ -156,6 +156,7 @@ def test_a_dead_endpoint_stops_the_run_and_says_how_to_go_on(answering, tmp_path
             "--endpoint needs the name of a model there; add --model NAME",
         ),
         (("--model=m", "--endpoint=localhost"), "is no web address"),
+        (("--model=tiny", "--temperature=1"), "--temperature is for a model behind --endpoint"),
     ],
 )
 def test_mistakes_about_models_are_told(words, message, few, tmp_path):

@@ -1,4 +1,4 @@
-"""Local models through transformers: batched, padded on the left, greedy unless a temperature is set.
+"""Local models through transformers: batched, padded on the left, greedy.
 
 Questions on one pool share the rules before them, so the rules' keys and values are computed once, copied per batch,
 and only the questions are read anew; the next line of a conversation goes on from those of the one before
@@ -19,12 +19,13 @@ from dataclasses import field
 from functools import lru_cache
 from itertools import dropwhile
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
 from ruleworld_data.prompts import Prompt, Template, answer_template
 
 from ..models import base_folder, fingerprint, model_template
-from ..registry import NotNegative, Positive
+from ..registry import Positive
 from ..spec import DATA_VERSION
 from . import Backend, Completion, Decoding, Finish, component, cut
 from .device import chosen_device, placed, usual_dtype
@@ -53,7 +54,7 @@ class Local(Backend):
     batch_size : int
         Prompts per forward.
     temperature : float
-        0: greedy. Above, sampled, with the batch's prompts as the seed.
+        0: greedy, the one way that a local model decodes.
     dtype : str
         In which numbers it runs; empty: see `load_fresh`.
     """
@@ -64,7 +65,7 @@ class Local(Backend):
     weights: str = ""
     prompt: str = ""
     batch_size: Positive = 16
-    temperature: NotNegative = 0.0
+    temperature: Annotated[float, Field(ge=0, le=0)] = 0.0
     dtype: Literal["", "float32", "bfloat16", "float16"] = field(default="", metadata={"later": True})
 
     @classmethod
@@ -179,20 +180,14 @@ class Local(Backend):
             before, fill = head - n, longest - len(row.ids) + n
             padded.append([pad] * before + row.ids[:n] + [pad] * fill + row.ids[n:])
             mask.append([0] * before + [1] * n + [0] * fill + [1] * (len(row.ids) - n))
-        options: dict[str, Any] = {"do_sample": bool(self.temperature)}
-        options |= {"temperature": self.temperature} if self.temperature else {}
+        options: dict[str, Any] = {"do_sample": False}
         if self.template.request and not decoding.requests:
             opening = [place for place, row in enumerate(rows) if not row.begun]
             options["logits_processor"] = [NoRequest(self.template.request, tokenizer, opening)]
         if decoding.stop:
             options |= {"stop_strings": list(decoding.stop), "tokenizer": tokenizer}
         options |= {"pad_token_id": pad} | ({} if cache is None else {"past_key_values": cache})
-        with torch.no_grad(), torch.random.fork_rng(enabled=bool(self.temperature)):
-            if self.temperature:
-                name = str([row.ids for row in rows]).encode()
-                torch.manual_seed(
-                    int.from_bytes(hashlib.blake2b(name, digest_size=8).digest(), "little") >> 1
-                )
+        with torch.no_grad():
             ids_BT, mask_BT = (torch.tensor(each, device=model.device) for each in (padded, mask))
             written = self._written(ids_BT, mask_BT, decoding, options)
         return [self._read(new, tokenizer, decoding) for new in written]
@@ -207,10 +202,7 @@ class Local(Backend):
         model, tokenizer = load(self.model, self.dtype)
         written: list[list[int]] = [[] for _ in ids_BT]
         going, left = list(range(len(written))), decoding.max_new_tokens
-        whole = (
-            self.temperature or "past_key_values" not in options
-        )  # what is drawn must not depend on who is done
-        piece = left if whole else PIECE
+        piece = PIECE if "past_key_values" in options else left
         while going:
             before, most = ids_BT.shape[1], min(piece, left)
             ids_BT = model.generate(ids_BT, attention_mask=mask_BT, max_new_tokens=most, **options)

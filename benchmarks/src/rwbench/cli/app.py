@@ -12,10 +12,8 @@ import typer
 from .. import __version__
 from ..efficiency.cli import efficiency
 from ..leaderboard.cli import app as leaderboard
-from .book import book
-from .compare import compare
-from .models import models
-from .report import report
+from .models import book, models
+from .report import compare, report
 from .run import run
 from .shared import JsonFlag, disk_error
 from .trace import trace

@@ -64,7 +64,7 @@ def run(
     endpoint: Annotated[
         str | None, typer.Option(metavar="URL", help="Base URL of an OpenAI-compatible server.")
     ] = None,
-    temperature: Annotated[float, typer.Option(min=0.0, help="0: the likeliest token each time.")] = 0.0,
+    temperature: Annotated[float, typer.Option(min=0.0, help="Of a model behind --endpoint.")] = 0.0,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts per forward of a local model.")] = 16,
     device: Annotated[
         str,
@@ -81,7 +81,7 @@ def run(
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")] = 1,
     ray: Annotated[str, typer.Option(metavar="ADDRESS", help="Runs as tasks of a Ray cluster.")] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show samples, tokens, calls and the first prompt; run nothing.")
+        bool, typer.Option("--dry-run", help="Show runs, samples left and the first prompt; run nothing.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -174,8 +174,12 @@ def _backend(
         from ..backends.local import Local
         from ..models import from_hub
 
+        if temperature:
+            raise ValueError(
+                "--temperature is for a model behind --endpoint; a local one writes what is likeliest"
+            )
         from_hub(name, download=True)
-        return Local.of(name, version, temperature=temperature, batch_size=batch_size, dtype=dtype)
+        return Local.of(name, version, batch_size=batch_size, dtype=dtype)
     from ..backends.endpoint import Endpoint
 
     return Endpoint.of(name, endpoint, version, temperature=temperature)
@@ -199,20 +203,21 @@ def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int, ray: str) -
 
 
 def _show_plans(plans: Sequence[Plan], source: DataSource, skipped: list[str], as_json: bool) -> None:
-    from ..run.session import cost_line, planned_cost
+    from ..run.session import first_prompt, plan_row
 
+    rows, left = [plan_row(plan) for plan in plans], sum(plan.left for plan in plans)
     with user_errors():
-        previews = [planned_cost(plan, source) for plan in plans]
-    costs = [cost for cost, _ in previews]
-    first = next((prompt for _, prompt in previews if prompt is not None), None)
-    left = sum(plan.left for plan in plans)
-    calls, tokens = (sum(cost[name] for cost in costs) for name in ("calls", "prompt_tokens"))
+        prompts = (first_prompt(plan, source) for plan in plans)
+        first = next((prompt for prompt in prompts if prompt is not None), None)
     if as_json:
-        totals = {"samples_left": left, "calls": calls, "prompt_tokens": tokens, "first_prompt": first}
-        typer.echo(json.dumps({"runs": costs, "skipped": skipped, **totals}))
+        typer.echo(
+            json.dumps({"runs": rows, "skipped": skipped, "samples_left": left, "first_prompt": first})
+        )
         return
-    total = f"at most {calls:,} model calls, about {tokens:,} prompt tokens" if calls else "no model calls"
-    lines = [*map(cost_line, costs), f"{len(plans)} runs, {left:,} samples to do, {total}"]
-    typer.echo(printable("\n".join(lines)))
+    for row in rows:
+        where = f"{row['representation'].upper():<3} {row['pool_size']:>6,} rules per {row['pool_scope']}"
+        done = f"{row['state']:<8} {row['done']}/{row['scheduled']}"
+        typer.echo(printable(f"{row['folder']}  {done}  {where:<27}  {row['label']}"))
+    typer.echo(f"{len(plans)} runs, {left:,} samples to do")
     if first is not None:
-        typer.echo(f"\nThe first prompt:\n\n{first}")
+        typer.echo(f"\nThe first prompt:\n\n{printable(first)}")

@@ -1,4 +1,4 @@
-"""The board as data: one row per accepted submission, every number recomputed from its samples.
+"""The board: one row per accepted submission, every number recomputed from its samples; as JSON and as a page.
 
 Two tables: *answers*, ranked by exact match, and *retrieval*, ranked by Recall@1, of methods that only find rules.
 Ranks are within a cell: data version, world, split, sub-tasks, representation and pool size. Numbers of different
@@ -10,16 +10,20 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ruleworld_data.io import write_whole
 
+from ..report.page import asset, template_environment
 from ..report.setting import macro
+from ..report.tables import percent
 from ..score.samples import Sample
 from ..score.scoring import ANSWER_METRICS, RECALLS
 from ..score.stats import DRAWS, codes, group_means, interval, row_means, sample_clusters
-from .files import Refused, submission_folders
+from .files import SAMPLES, Refused, submission_folders
 from .judge import CELL, SPLITS, cell_of
 from .submissions import Submission, check_all
 
@@ -126,3 +130,43 @@ def _sealed(rounds: Path) -> dict[str, dict[str, Any]]:
         scores = json.loads(path.read_bytes())["scores"]
         newest |= {score["public"]: {"round": path.parent.name, **score} for score in scores}
     return newest
+
+
+def write_board(board: dict[str, Any], out: Path) -> Path:
+    """Write ``board.json`` and ``index.html`` to a folder beside the submissions, and return the page's path."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_whole(out / "board.json", (json.dumps(board, indent=1, ensure_ascii=False) + "\n").encode())
+    write_whole(out / "index.html", render_board(board).encode())
+    return out / "index.html"
+
+
+def render_board(board: dict[str, Any]) -> str:
+    """Return the page as one HTML string with no outside resource.
+
+    Every string of a submission is escaped here, though the checks let no HTML through.
+    """
+    environment = template_environment("leaderboard")
+    environment.filters["percent"] = percent
+    return environment.get_template("board.html.j2").render(
+        tracks={track: _tables(track, board) for track in TRACKS},
+        main=TRACKS,
+        samples_file=SAMPLES,
+        style=asset("board.css", "leaderboard"),
+    )
+
+
+def _tables(track: str, board: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a table for each setting that has a row of the track; floors and ceilings with a number frame it."""
+    metric = TRACKS[track]
+    # Answers of a ceiling are no column of a table about finding rules.
+    wanted = [name for name in board["metrics"] if track == "answers" or name not in ANSWER_METRICS]
+    shown = [
+        r for r in board["rows"] if r["track"] == track or (r["kind"] != "contender" and r["metrics"][metric])
+    ]
+    tables = []
+    for _, group in groupby(sorted(shown, key=lambda row: order(row, metric)), key=cell_of):
+        rows = list(group)
+        if any(row["track"] == track for row in rows):
+            columns = [name for name in wanted if name == metric or any(row["metrics"][name] for row in rows)]
+            tables.append({"rows": rows, "metrics": columns})
+    return tables

@@ -132,8 +132,7 @@ def board(
     Example: rwbench board benchmarks/leaderboard/submissions
     """
     with user_errors():
-        from .board import build_board
-        from .page import write_board
+        from .board import build_board, write_board
 
         built = build_board(submissions)
         page = write_board(built, submissions.parent / "site")

@@ -109,11 +109,6 @@ class Method(Component):
         if model := getattr(self, "model", None):
             model.prepare()
 
-    @property
-    def calls(self) -> int:
-        """How often a language model is asked about a question, at most."""
-        return 0
-
     def first_prompt(self, pool: Pool, question: Question, top_k: int) -> str | None:
         """Return the prompt that would be sent first, for a dry run; None: none, or not known before asking."""
         return None

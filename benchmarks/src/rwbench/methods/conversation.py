@@ -86,11 +86,6 @@ class ModelMethod(Method):
     max_new_tokens: int = 512
 
     @property
-    def calls(self) -> int:
-        """One: a method that asks again says how often."""
-        return 1
-
-    @property
     def batch_size(self) -> int:
         """What the model takes at once."""
         return self.model.batch

@@ -43,11 +43,6 @@ class IRCoT(Iterative):
 
     skip_conclusions: bool = True
 
-    @property
-    def calls(self) -> int:
-        """Most calls per question: a sentence between two searches, and the reader."""
-        return self.rounds
-
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search and write in turns, then read."""
         search = Search(self, pool, question, top_k, usage)

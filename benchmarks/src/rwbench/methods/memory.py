@@ -121,11 +121,6 @@ class Memory(Method):
         self.reader(pools[0].representation)
 
     @property
-    def calls(self) -> int:
-        """One."""
-        return 1
-
-    @property
     def batch_size(self) -> int:
         """What the model takes at once; no two questions have the same gold rules, so these are asked one by one."""
         return 1 if self.rules == "gold" else self.model.batch

@@ -98,11 +98,6 @@ class Planned(DynaRulePlus):
         """Return the answers of a batch."""
         return converse_all(self.model, self.converse, batch, top_k)
 
-    @property
-    def calls(self) -> int:
-        """A line each step, and the answer."""
-        return self.rounds + 1
-
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search and write in turns."""
         template, form = self.model.template, pool.representation

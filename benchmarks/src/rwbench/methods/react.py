@@ -60,11 +60,6 @@ class ReAct(Iterative):
         first = ", first request reworded" if self.reworded else ""
         return f"{super().search_label}{own}{first}"
 
-    @property
-    def calls(self) -> int:
-        """Most calls per question: a turn and its repair each round, and the reader."""
-        return 2 * self.rounds + (self.final == "reader")
-
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Think, act and observe in turns; then a reader answers from what was found, or the agent's answer stands."""
         search = Search(self, pool, question, top_k, usage)

@@ -36,11 +36,6 @@ class Stepwise(Iterative):
 
     rounds: int = 8
 
-    @property
-    def calls(self) -> int:
-        """Most calls per question: a draft and a line each step, and the answer."""
-        return 2 * self.rounds + 1
-
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Draft, search and write in turns."""
         search = Search(self, pool, question, top_k, usage)

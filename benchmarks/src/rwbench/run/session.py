@@ -1,4 +1,4 @@
-"""A command's work: all runs of a recipe, estimated, or one after another, in several processes, or on a cluster."""
+"""A command's work: all runs of a recipe, planned, or one after another, in several processes, or on a cluster."""
 
 from __future__ import annotations
 
@@ -18,9 +18,6 @@ from .data import DataSource
 from .folder import Plan
 from .pools import pools_of
 from .runner import run_spec
-
-CHARACTERS_PER_TOKEN = 4
-"""About so many; a model's own tokenizer is not asked."""
 
 
 def of_methods(specs: Sequence[RunSpec], names: Sequence[str]) -> list[RunSpec]:
@@ -45,38 +42,25 @@ def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
     return ready, list(notes)
 
 
-def planned_cost(plan: Plan, source: DataSource) -> tuple[dict[str, Any], str | None]:
-    """Return a plan with what is left of it to do as JSON values, and its first prompt, without asking or searching.
-
-    ``calls`` is a maximum; ``prompt_tokens`` are those of first prompts, each taken to be as long as this one.
-    """
+def plan_row(plan: Plan) -> dict[str, Any]:
+    """Return which run a plan is of, and how far it is, as JSON values."""
     spec = plan.spec
-    method: Method = Method.from_dict(spec.method)
-    pool = pools_of(spec, source)[0]
-    prompt = method.first_prompt(pool, pool.questions[0], spec.top_k)
-    cost = {
-        "run_id": spec.run_id,
-        "method": spec.method,
-        "label": method.label,
-        "representation": spec.representation,
-        "pool_size": spec.pool_size,
-        "pool_scope": spec.pool_scope,
-        "scheduled": plan.scheduled,
-        "done": plan.done,
-        "state": plan.state,
+    return {
+        **{
+            name: getattr(spec, name)
+            for name in ("run_id", "method", "representation", "pool_size", "pool_scope")
+        },
+        **{name: getattr(plan, name) for name in ("scheduled", "done", "state")},
+        "label": Method.from_dict(spec.method).label,
         "folder": str(plan.folder),
-        "calls": plan.left * method.calls,
-        "prompt_tokens": plan.left * (len(prompt or "") // CHARACTERS_PER_TOKEN),
     }
-    return cost, prompt
 
 
-def cost_line(cost: dict[str, Any]) -> str:
-    """Return a plan and its cost as a line for a terminal."""
-    where = f"{cost['representation'].upper():<3} {cost['pool_size']:>6,} rules per {cost['pool_scope']}"
-    line = f"{cost['folder']}  {cost['state']:<8} {cost['done']}/{cost['scheduled']}  {where:<27}  {cost['label']}"
-    line += f"  {cost['calls']:,} calls" if cost["calls"] else ""
-    return line + (f", about {cost['prompt_tokens']:,} tokens" if cost["prompt_tokens"] else "")
+def first_prompt(plan: Plan, source: DataSource) -> str | None:
+    """Return the prompt that a run sends first, without asking or searching; None if it asks no model."""
+    method: Method = Method.from_dict(plan.spec.method)
+    pool = pools_of(plan.spec, source)[0]
+    return method.first_prompt(pool, pool.questions[0], plan.spec.top_k)
 
 
 def run_all(plans: Sequence[Plan], source: DataSource, jobs: int, progress: Progress) -> list[Results]:
