@@ -64,22 +64,6 @@ def test_an_endpoint_from_a_file_gets_no_key(serve, monkeypatch):
     assert server.keys == [None, None, "Bearer sk-secret"] and "sk-secret" not in str(error.value)
 
 
-def test_odd_replies_are_samples_with_an_outcome_also_on_resume(serve, options, workspace, tmp_path):
-    texts = [r"\ud800 \\boxed{7}", r"\u0000", r"\u2028"]
-    body = (
-        '{"choices": [{"message": {"content": "%s"}, "finish_reason": []}], "usage": {"prompt_tokens": %s}}'
-    )
-    server = serve(lambda prompt, nth: (body % (texts[len(prompt) % 3], "9" * 4000)).encode())
-    spec = options.spec(Prompting(model=Endpoint.of("m", server.url), rules="gold"), "nl", 100, "question")
-    for folder in (tmp_path / "first", tmp_path / "from disk"):
-        results = run_spec(spec, workspace, folder)
-        assert results["n"] == {"scheduled": 22, "scored": 22, "failed": 0}
-        samples = read_samples(folder / spec.run_id / "samples.jsonl")
-        assert {sample["usage"]["prompt_tokens"] for sample in samples} == {0}
-        assert {sample["outcome"] for sample in samples} <= {"ok", "refused_format", "no_output"}
-    assert len(server.bodies) == 22
-
-
 def test_answers_come_in_order_and_at_once(serve, monkeypatch):
     monkeypatch.setenv("RWBENCH_CONCURRENCY", "4")
     both, late = threading.Barrier(2, timeout=60), threading.Event()
@@ -94,26 +78,6 @@ def test_answers_come_in_order_and_at_once(serve, monkeypatch):
     done = ask(server, *map(str, range(8)))
     assert [item.text for item in done] == [f"said {n}" for n in range(8)]
     assert 2 <= server.most_at_once <= 4
-
-
-@pytest.mark.parametrize("trouble", [400, 503, b"<html>gateway</html>", b'{"choices": []}', (ANSWER, "half")])
-def test_lasting_trouble_fails_the_question_alone(serve, trouble, monkeypatch):
-    monkeypatch.setenv("RWBENCH_TRIES", "2")
-    server = serve(lambda prompt, nth: trouble if prompt == "bad" else ANSWER)
-    before, bad, after = ask(server, "good", "bad", "fine")
-    assert before.text == after.text == ANSWER
-    assert bad.finish == "error" and bad.error and bad.text == ""
-
-
-def test_an_endpoint_that_is_down_stops_the_run(serve, monkeypatch):
-    monkeypatch.setenv("RWBENCH_TRIES", "1")
-    server = serve(lambda prompt, nth: ANSWER)
-    server.close()
-    with pytest.raises(GoneError, match=r"gives no answers \(cannot connect"):
-        ask(server, *map(str, range(9)))
-    refusing = serve(lambda prompt, nth: 401)
-    with pytest.raises(GoneError, match=r"HTTP 401.*the key in RULEWORLD_API_KEY"):
-        ask(refusing, "q")
 
 
 def test_an_endpoint_that_fails_on_and_on_stops_the_run(serve, options, workspace, tmp_path, monkeypatch):

@@ -1,3 +1,5 @@
+"""Clusters and intervals; paired tests against scipy's permutation test and published examples."""
+
 from collections import defaultdict
 
 import numpy as np
@@ -5,7 +7,7 @@ import pytest
 import scipy.stats
 from ruleworld_data.spec import SUBTASKS
 from rwbench.run.data import DataSource
-from rwbench.score.stats import grouped_estimates, sample_clusters
+from rwbench.score.stats import grouped_estimates, holm, paired_difference, sample_clusters
 
 
 def test_clusters_are_the_most_shared_gold_rule_within_a_world():
@@ -30,37 +32,6 @@ def test_questions_of_one_chain_are_in_one_cluster():
     assert all(len(clusters) == 1 for clusters in chains.values())
 
 
-def test_single_clusters_give_the_ordinary_bootstrap():
-    values = np.random.default_rng(0).random(80)
-    macro, by_group, _ = grouped_estimates(values, ["a"] * 80, list(range(80)))
-    theirs = scipy.stats.bootstrap(
-        (values,), np.mean, method="percentile", n_resamples=10_000, rng=np.random.default_rng(1)
-    ).confidence_interval
-    assert macro["value"] == pytest.approx(values.mean(), abs=1e-6)
-    assert macro["ci_low"] == pytest.approx(theirs.low, abs=0.004)
-    assert macro["ci_high"] == pytest.approx(theirs.high, abs=0.004)
-    assert macro == by_group["a"]
-    assert (macro["n"], macro["method"]) == (80, "bootstrap")
-
-
-def test_clusters_widen_the_interval_as_theory_says():
-    """Twenty clusters of ten equal answers are twenty answers, not two hundred."""
-    rng = np.random.default_rng(2)
-    values = np.repeat(rng.integers(0, 2, 20).astype(float), 10)
-    clustered, _, _ = grouped_estimates(values, ["a"] * 200, [i // 10 for i in range(200)])
-    single, _, _ = grouped_estimates(values, ["a"] * 200, list(range(200)))
-    width, narrow = (e["ci_high"] - e["ci_low"] for e in (clustered, single))
-    assert width / narrow == pytest.approx(10**0.5, rel=0.1)
-
-
-def test_sub_tasks_weigh_the_same_whatever_their_size():
-    values = np.array([1.0] * 30 + [0.0, 1.0])
-    macro, by_group, _ = grouped_estimates(values, ["big"] * 30 + ["small"] * 2, list(range(32)))
-    assert macro["value"] == pytest.approx((1.0 + 0.5) / 2)
-    assert (by_group["big"]["value"], by_group["small"]["value"]) == (1.0, 0.5)
-    assert (by_group["big"]["n"], by_group["small"]["n"]) == (30, 2)
-
-
 def test_a_perfect_score_is_not_certain():
     macro, by_group, _ = grouped_estimates(np.ones(50), ["a"] * 50, [i // 2 for i in range(50)])
     low = scipy.stats.binomtest(25, 25).proportion_ci(method="wilson").low
@@ -70,3 +41,56 @@ def test_a_perfect_score_is_not_certain():
     zero, _, _ = grouped_estimates(np.zeros(50), ["a"] * 50, list(range(50)))
     high = scipy.stats.binomtest(0, 50).proportion_ci(method="wilson").high
     assert zero["ci_low"] == 0 and zero["ci_high"] == pytest.approx(high, abs=1e-6)
+
+
+def scores(seed, n, shift=0.0):
+    rng = np.random.default_rng(seed)
+    first = rng.random(n)
+    return first, np.clip(first + rng.normal(shift, 0.2, n), 0, 1)
+
+
+@pytest.mark.parametrize(("n", "shift"), [(10, 0.1), (60, 0.03), (60, 0.0)])
+def test_single_clusters_give_the_paired_permutation_test(n, shift):
+    first, second = scores(n, n, shift)
+    found = paired_difference(first, second, ["a"] * n, list(range(n)))
+    theirs = scipy.stats.permutation_test(
+        (second, first),
+        lambda x, y: np.mean(x - y),
+        permutation_type="samples",
+        n_resamples=2**n if n <= 13 else 20_000,
+        rng=np.random.default_rng(1),
+    )
+    assert found.value == pytest.approx(np.mean(second - first))
+    assert found.p_value == pytest.approx(theirs.pvalue, abs=1e-9 if n <= 13 else 0.02)
+    bootstrap = scipy.stats.bootstrap(
+        (second - first,), np.mean, method="percentile", n_resamples=10_000, rng=np.random.default_rng(2)
+    ).confidence_interval
+    assert (found.ci_low, found.ci_high) == pytest.approx((bootstrap.low, bootstrap.high), abs=0.01)
+    assert found.better + found.worse <= found.n == found.clusters == n
+
+
+def test_pairs_that_repeat_within_a_cluster_prove_no_more_than_one():
+    first, second = scores(4, 12, 0.15)
+    once = paired_difference(first, second, ["a"] * 12, list(range(12)))
+    many = paired_difference(
+        np.repeat(first, 10), np.repeat(second, 10), ["a"] * 120, [i // 10 for i in range(120)]
+    )
+    naive = paired_difference(np.repeat(first, 10), np.repeat(second, 10), ["a"] * 120, list(range(120)))
+    assert many.value == pytest.approx(once.value)
+    assert many.p_value == pytest.approx(once.p_value)
+    assert (many.ci_low, many.ci_high) == pytest.approx((once.ci_low, once.ci_high))
+    assert naive.p_value < once.p_value
+
+
+def test_sub_tasks_weigh_the_same_and_equal_runs_do_not_differ():
+    second = np.array([0.0] * 30 + [1.0] * 10)
+    found = paired_difference(np.zeros(40), second, ["big"] * 30 + ["small"] * 10, list(range(40)))
+    assert found.value == pytest.approx(0.5) and (found.better, found.worse) == (10, 0)
+    assert paired_difference(second, second, ["a"] * 40, list(range(40)))[:4] == (0.0, 0.0, 0.0, 1.0)
+
+
+def test_holm_by_hand():
+    # Holm (1979): the smallest of m is multiplied by m, the next by m - 1, and none falls below one before it.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
