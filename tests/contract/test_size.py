@@ -12,11 +12,11 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 12_170,
     "dynarule": 12_990,
-    "benchmarks": 12_450,
-    "tests": 21_240,
+    "benchmarks": 12_360,
+    "tests": 21_140,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 37_600
+ALL_SOURCE = 37_500
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3
