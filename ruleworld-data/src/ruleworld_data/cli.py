@@ -222,9 +222,7 @@ def verify(
 
 @app.command()
 def score(
-    predictions: Annotated[
-        Path, typer.Argument(help='JSON Lines of {"id", "output"}, or parquet.', show_default=False)
-    ],
+    predictions: Annotated[Path, typer.Argument(help='JSON Lines of {"id", "output"}.', show_default=False)],
     split: Annotated[str, typer.Option("--split", help="Split that was answered.")] = "test",
     subtask: Annotated[
         list[str] | None, typer.Option("--subtask", help="Repeat for several.", show_default="those answered")

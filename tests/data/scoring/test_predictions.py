@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.scoring import read_predictions, score_predictions
 from ruleworld_data.spec import SUBTASKS
@@ -20,16 +18,15 @@ def write(path: Path, *lines: object) -> Path:
 GOOD = {"id": "q1", "output": "\\boxed{1}"}
 
 
-def test_json_lines_and_parquet_agree(tmp_path: Path) -> None:
+def test_json_lines(tmp_path: Path) -> None:
     expected = {"q1": "\\boxed{1}", "q2": "zwölf\nZeilen \u2028 hier", "q3": ""}
     rows = [{"id": name, "output": output, "extra": 1} for name, output in expected.items()]
     lines = write(tmp_path / "a.jsonl", rows[0], "", "  ", *rows[1:])
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
-    assert read_predictions(lines) == read_predictions(str(tmp_path / "a.parquet")) == expected
+    assert read_predictions(str(lines)) == (expected, None)
     unescaped = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     (tmp_path / "b.jsonl").write_bytes(b"\xef\xbb\xbf" + unescaped.replace("\n", "\r\n").encode())
-    assert list(read_predictions(tmp_path / "b.jsonl").items()) == list(expected.items())
-    assert read_predictions(write(tmp_path / "empty.jsonl")) == {}
+    assert list(read_predictions(tmp_path / "b.jsonl").outputs.items()) == list(expected.items())
+    assert read_predictions(write(tmp_path / "empty.jsonl")) == ({}, None)
 
 
 @pytest.mark.parametrize(
@@ -53,24 +50,11 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
     assert len(str(caught.value)) < 500
 
 
-def test_other_encodings_and_bad_parquet_are_named(tmp_path: Path) -> None:
-    latin, table = tmp_path / "a.jsonl", tmp_path / "a.parquet"
-    latin.write_bytes(json.dumps(GOOD).encode() + b'\n{"id": "q2", "output": "zw\xf6lf"}\n')
+def test_another_encoding_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(json.dumps(GOOD).encode() + b'\n{"id": "q2", "output": "zw\xf6lf"}\n')
     with pytest.raises(ValueError, match=r"line 2: not UTF-8 \(byte 0xf6 at column 27\)"):
-        read_predictions(latin)
-    table.write_bytes(b"not parquet")
-    with pytest.raises(ValueError, match=r"a.parquet: not a readable parquet file"):
-        read_predictions(table)
-    for columns, message in (
-        (
-            {"id": ["q1"], "answer": ["1"]},
-            r"no column 'output'; expected 'id' and 'output', got \['id', 'answer'\]",
-        ),
-        ({"id": ["q1", "q2"], "output": ["1", None]}, r"a.parquet, row 2: output is NoneType"),
-    ):
-        pq.write_table(pa.table(columns), table)
-        with pytest.raises(ValueError, match=message):
-            read_predictions(table)
+        read_predictions(path)
 
 
 GOLD = {"h1": "1", "h2": "2", "m1": "3, desert", "m2": "4, desert", "m3": "5, desert", "m4": "6, desert"}

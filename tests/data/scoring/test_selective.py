@@ -13,7 +13,7 @@ from ruleworld_data.environments import EnvConfig, instance
 from ruleworld_data.environments import score as reward
 from ruleworld_data.plugins.common import output_scores
 from ruleworld_data.scoring import (
-    read_confidences,
+    read_predictions,
     risk_coverage_area,
     score_output,
     score_predictions,
@@ -87,11 +87,11 @@ def test_confidences_of_a_file(tmp_path):
         path.write_text("\n".join(map(json.dumps, rows)))
         return path
 
-    assert read_confidences(write(None, None)) is None
-    assert read_confidences(write(1, 0.25)) == {"0": 1.0, "1": 0.25}
+    assert read_predictions(write(None, None)).confidences is None
+    assert read_predictions(write(1, 0.25)).confidences == {"0": 1.0, "1": 0.25}
     for bad in (None, "high", True, float("nan")):
         with pytest.raises(ValueError, match=rf"line 2: confidence must be a finite number.*got {bad!r}"):
-            read_confidences(write(0.5, bad))
+            read_predictions(write(0.5, bad))
     with pytest.raises(ValueError, match="got 1 for 2"):
         risk_coverage_area([0.5], [1, 0])
 

@@ -20,7 +20,7 @@ __getattr__, __dir__, __all__ = attach(
         "SCORER_VERSION Score exact_match normalise parse_boxed same_answer score_output split_answers "
         "strict_match"
     ),
-    predictions="read_confidences read_predictions",
+    predictions="Predictions read_predictions",
     recall="step_recall step_recalls union_recall",
     selective="SELECTIVE risk_coverage_area selective_means selective_scores",
     summary="mean_scores score_file score_predictions",

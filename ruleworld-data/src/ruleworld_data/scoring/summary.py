@@ -11,7 +11,7 @@ from typing import Any
 
 from ..spec import ALL_SUBTASKS, SUBTASKS, UNKNOWN, VERSIONS, WorldSpec, check_name
 from .answers import SCORER_VERSION, Score, score_output
-from .predictions import read_confidences, read_predictions
+from .predictions import read_predictions
 from .selective import risk_coverage_area, selective_means, selective_scores
 
 NAMES_SHOWN = 5
@@ -48,7 +48,7 @@ def score_file(
 
     for subtask in subtasks or []:
         check_name("sub-task", subtask, ALL_SUBTASKS)
-    predictions = read_predictions(path)
+    predictions, confidences = read_predictions(path)
     for name in predictions:
         version = (end[1] or VERSIONS[0]) if (end := _NUMBER.search(name)) else spec.version
         if version != spec.version:
@@ -66,7 +66,7 @@ def score_file(
     columns = ["id", "subtask", "answers"]
     tables = (table(name, replace(spec, dials=spec.dials.reaching(name))).select(columns) for name in chosen)
     rows = (row for made in tables for row in made.to_pylist())
-    return score_predictions(rows, predictions, allow_missing, read_confidences(path))
+    return score_predictions(rows, predictions, allow_missing, confidences)
 
 
 def score_predictions(
@@ -83,11 +83,11 @@ def score_predictions(
         Questions with at least ``id``, ``subtask`` and ``answers``: a `datasets.Dataset`, or
         ``question_table(...).select(["id", "subtask", "answers"]).to_pylist()``.
     predictions : mapping of str to str
-        The output of each id, as from `read_predictions`.
+        The output of each id, as `read_predictions` reads it.
     allow_missing : bool
         Score a question without prediction as 0 instead of refusing.
     confidences : mapping of str to float, optional
-        How sure each id's output is, as from `read_confidences`.
+        How sure each id's output is.
 
     Returns
     -------
