@@ -1,6 +1,4 @@
-"""Units: evaluation splits spread over chains, a chain is of one split, and skeletons stand in for each other."""
-
-from __future__ import annotations
+"""Units: evaluation splits spread over chains, and skeletons stand in for each other."""
 
 from collections import Counter
 
@@ -47,20 +45,6 @@ def test_evaluation_splits_spread_over_chains(skeleton):
     assert max(times.values()) <= 2 * -(-300 // len(times))
     if skeleton.initial is not None and len(times) < 100:  # many units of a chain: their counts spread
         assert len(set(units.initial.tolist())) == 12
-
-
-@pytest.mark.slow
-def test_a_chain_is_of_one_split_at_every_scale():
-    """The full scale trains on its own world and is tested on the paper's."""
-    path = MULTI_HOP[3].keys()
-    for skeleton in path:
-        trained = UnitSource(world_of(WorldSpec("full", "train")), skeleton, "train")
-        tested = UnitSource(world_of(WorldSpec("full", "test")), skeleton, "test")
-        ids = [
-            {tuple(i) for i in zip(*(c.tolist() for c in s._ids(s._rows)), strict=True)}
-            for s in (trained, tested)
-        ]
-        assert ids[1] and not ids[0] & ids[1]
 
 
 def test_what_one_skeleton_lacks_others_give(world):

@@ -20,7 +20,6 @@ from ..text import Fact, Query, parse_facts, parse_query, parse_state
 from ..text.fol import INSTEAD
 from ..world import symbol
 from .asp import BATCH, AspSolver
-from .cones import Cones
 from .executor import Derivation, Firing, execute, fired
 from .index import RuleIndex
 from .mentions import unmentioned
@@ -29,7 +28,7 @@ from .rulebase import RuleBase
 from .scan import GivenStep, Scan, SubQuestion
 
 CONE_BATCH = 250
-"""Sub-questions that share a cone: the fewer, the smaller it is, the more often rules are read."""
+"""Sub-questions that share a pool: the fewer, the smaller it is, the more often rules are read."""
 _WORTH_A_PROCESS = 10
 """Batches that take longer than starting a process."""
 _LIFETIME = 100
@@ -98,7 +97,7 @@ class AnswerChecker:
     """Runs every check on batches of sub-questions of one world."""
 
     def __init__(self, base: RuleBase, solvers: Sequence[str]) -> None:
-        self.base, self.index, self._cones = base, RuleIndex(base), Cones(base)
+        self.base, self.index = base, RuleIndex(base)
         self._in_paper = base["in_paper"]
         self._guards = (base["entity"] >= 0).astype(np.int8) + (base["place"] >= 0)
         self.solver = AspSolver(base) if "clingo" in solvers else None
@@ -222,7 +221,7 @@ class AnswerChecker:
                     if name == "gold":
                         pools = [self.base.find(question.rule_ids) for question in part]
                     else:
-                        pools = [self._cones.rows(scopes)]
+                        pools = [solver.relevant(scopes)]
                     values = solver.answers(scopes, pools)
                 except ValueError as error:
                     check.fail(*[str(error)] * len(part))

@@ -4,10 +4,8 @@
 parser with `executor` and nothing else.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from importlib import resources
 from typing import Any
@@ -55,10 +53,18 @@ class AspSolver:
     def __init__(self, base: RuleBase) -> None:
         import_clingo()
         self.base = base
+        changes = base.of_type("attrchange2attr").groupby(["conclusion", "premise"])["amount"].max()
+        self._causes: dict[int, dict[int, int]] = defaultdict(dict)
+        """What changes an attribute, and by how much for each unit of its own change."""
+        for (target, trigger), amount in changes.clip(lower=1).items():
+            self._causes[target][trigger] = amount
         try:
-            self._growth = _growth(base.of_type("attrchange2attr"))
+            self._growth = _growth(self._causes)
         except CycleError:
             raise ValueError("attribute changes are circular; clingo would not end (see check C3)") from None
+        routes = [TYPE_CODE[name] for name in ("action2env", "action2state", "env2state", "count2state")]
+        self._routes = np.isin(base["type"], routes)
+        self._counted = base.of_type("count2state")["premise"].unique().tolist()
 
     def answers(
         self, scopes: Sequence[tuple[str, str]], pools: Sequence[Ints] | None = None
@@ -103,6 +109,21 @@ class AspSolver:
             values[scope].add(str(value) if name == "count" else terms.names[value])
         return [tuple(sorted(own)) for own in values]
 
+    def relevant(self, scopes: Sequence[tuple[str, str]]) -> Ints:
+        """Return the rows of every rule that could bear on any of the scopes, without the executor's index.
+
+        All rules that conclude about a place or a state, and of the others those about the attributes that are asked
+        for, that have thresholds, or whose change can change one of these.
+        """
+        asked = [part for _, query in scopes for part in parse_query(query).counts]
+        todo = [self.base.terms.get(part.term, -1) for part in asked] + self._counted
+        attributes = set[int]()
+        while todo:
+            if (code := todo.pop()) not in attributes:
+                attributes.add(code)
+                todo += self._causes.get(code, ())
+        return np.flatnonzero(self._routes | np.isin(self.base["conclusion"], [*attributes]))
+
     def _check_size(self, rules: pd.DataFrame, stated: list[int]) -> None:
         """Changes multiply along a chain, and clingo's integers wrap silently at 32 bits."""
         largest = max(stated + rules["amount"].tolist(), default=1)
@@ -112,12 +133,8 @@ class AspSolver:
             )
 
 
-def _growth(changes: pd.DataFrame) -> int:
+def _growth(causes: Mapping[int, Mapping[int, int]]) -> int:
     """Return the largest factor by which a chain of attribute changes multiplies."""
-    causes: dict[int, dict[int, int]] = defaultdict(dict)
-    largest = changes.groupby(["conclusion", "premise"])["amount"].max().clip(lower=1).reset_index()
-    for target, trigger, amount in largest.to_numpy().tolist():
-        causes[target][trigger] = amount
     most: dict[int, int] = {}
     for term in TopologicalSorter(causes).static_order():
         most[term] = max((most[cause] * amount for cause, amount in causes.get(term, {}).items()), default=1)

@@ -1,7 +1,5 @@
 """How much could be answered without the rules: shortcuts in the questions, and memory of train."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean

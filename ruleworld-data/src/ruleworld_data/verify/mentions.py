@@ -1,7 +1,5 @@
 """Does the English say what the facts say? Terms are looked for as whole words, counts next to what they count."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache

@@ -10,8 +10,6 @@ part that states no count it remembers the answer. Another creature's kind and a
 other part.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping

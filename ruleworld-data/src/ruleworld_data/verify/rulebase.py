@@ -4,13 +4,11 @@ Five million rules consist of about two hundred thousand distinct halves: each o
 the rest.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import chain, product
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -31,8 +29,9 @@ _SIGNED = [TYPE_CODE[name] for name in ("attrchange2attr", "count2state")]
 _TYPED = (
     "type entity action role environment state trigger_attribute trigger_operator attribute operator amount threshold"
 ).split()
-_MORE = ("state", "entity", "place")
-"""What a premise may name besides its term."""
+_PARTS = "type premise mark conclusion operator amount state entity place threshold".split()
+"""Columns of a `RuleBase` that a text tells."""
+_UNREADABLE = (None, (0, 0, -1, -1, -1, -1, -1))
 _CHUNK = 250_000
 _NO_RULES = pa.record_batch({"id": pa.array([], pa.int32()), "fol": pa.array([], pa.string())})
 
@@ -148,10 +147,7 @@ class TableReader:
 
     def __init__(self) -> None:
         self.terms = Codes()
-        self._clauses = {
-            form: tuple(_Clauses(read, self.terms) for read in readers)
-            for form, (_, *readers) in READERS.items()
-        }
+        self._halves: dict[tuple[str, int, str], tuple[Fact | None, tuple[int, ...]]] = {}
 
     def read(self, batches: Iterable[pa.RecordBatch], report: Report) -> RuleBase:
         """Read batches with the columns ``id``, ``fol`` and any others of the rule table.
@@ -203,15 +199,12 @@ class TableReader:
 
         ``type`` is -1 where a text is no rule.
         """
-        ids, texts, (premises, conclusions) = columns["id"], columns[name].to_pylist(), self._clauses[name]
+        ids, texts = columns["id"], columns[name].to_pylist()
         halves = [_cut(name, text) for text in texts]
-        shape, _, premise, trigger_operator, number, *more = premises.read([half for half, _ in halves])
-        other_shape, who, conclusion, operator, amount, *_ = conclusions.read([half for _, half in halves])
-        shapes = premises.shapes.names, conclusions.shapes.names
-        types = np.array([_type(*pair) for pair in product(*shapes)], np.int8).reshape(*map(len, shapes))
-        rule_type = types[shape, other_shape]
+        parts = np.array([self._rule(name, *pair) for pair in halves], np.int32).reshape(-1, len(_PARTS))
+        rules = pd.DataFrame(parts, columns=_PARTS)
         report[f"rule_{name}"].fail_rows(
-            np.flatnonzero(rule_type < 0),
+            np.flatnonzero(rules["type"] < 0),
             lambda row: f"rule {ids[row]}: {_complaint(name, texts[row])}",
         )
         if {f"premise_{name}", f"conclusion_{name}"} <= columns.keys():
@@ -221,18 +214,41 @@ class TableReader:
                 [row for row, own in enumerate(halves) if given[row] != own],
                 lambda row: f"rule {ids[row]}: {given[row]} are not the halves of {texts[row]!r}",
             )
-        rules = {
-            "type": rule_type,
-            "premise": premise,
-            "mark": np.where(np.isin(rule_type, _SIGNED), trigger_operator, who).astype(np.int8),
-            "conclusion": conclusion,
-            "operator": operator.astype(np.int8),
-            "amount": amount,
-            **dict(zip(_MORE, more, strict=True)),
-            "threshold": np.where(rule_type == TYPE_CODE["count2state"], number, -1).astype(np.int32),
-        }
         # Hashes do for finding what is there twice.
-        return pd.DataFrame(rules), pd.util.hash_array(np.array([text or "" for text in texts], dtype=object))
+        return rules, pd.util.hash_array(np.array([text or "" for text in texts], dtype=object))
+
+    def _rule(self, name: str, premise: str, conclusion: str) -> tuple[int, ...]:
+        """Return `_PARTS` of the rule that two halves make."""
+        shape, (_, term, trigger_operator, number, *more) = self._half(name, 0, premise)
+        other, (who, changed, operator, amount, *_) = self._half(name, 1, conclusion)
+        kind = _type(shape, other)
+        mark = trigger_operator if kind in _SIGNED else who
+        threshold = number if kind == TYPE_CODE["count2state"] else -1
+        return kind, term, mark, changed, operator, amount, *more, threshold
+
+    def _half(self, name: str, side: int, text: str) -> tuple[Fact | None, tuple[int, ...]]:
+        """Read a premise (0) or a conclusion (1), each distinct one once.
+
+        Its shape is all that the type of a rule depends on: kind, whom it is about, and whether its number is 1. Then
+        come who (0 A, 1 B), term, operator, number, and the state, kind and place that it names besides.
+        """
+        key = name, side, text
+        if key not in self._halves:
+            self._halves[key] = _UNREADABLE
+            with suppress(ValueError):
+                clause = READERS[name][1 + side](text)
+                more = (clause.state, clause.entity, clause.place)
+                self._halves[key] = (
+                    Fact(clause.kind, clause.who, "", number=int(clause.number == 1)),
+                    (
+                        "AB".index(clause.who),
+                        self.terms[clause.term],
+                        -1 if clause.operator is None else OPERATORS.index(clause.operator),
+                        -1 if clause.number is None else clause.number,
+                        *(-1 if term is None else self.terms[term] for term in more),
+                    ),
+                )
+        return self._halves[key]
 
 
 def _cut(name: str, text: str | None) -> tuple[str, str]:
@@ -250,40 +266,6 @@ def _complaint(name: str, text: str | None) -> str:
     except ValueError as error:
         return str(error)
     return f"cannot read {text!r}"
-
-
-class _Clauses:
-    """Reads premises, or conclusions, each distinct one once."""
-
-    def __init__(self, parse: Callable[[str], Fact], terms: Codes) -> None:
-        self._parse, self._terms = parse, terms
-        self._known: dict[str, tuple[int, ...]] = {}
-        self.shapes = Codes([None])
-
-    def read(self, clauses: list[str]) -> Ints:
-        """Return shape, who (0 A, 1 B), term, operator, number and `_MORE` of clauses, one row each."""
-        codes, distinct = pd.factorize(np.array(clauses, dtype=object))
-        for text in distinct:
-            if text not in self._known:
-                self._known[text] = self._numbers(text)
-        numbers = [self._known[text] for text in distinct]
-        return np.array(numbers, np.int32).reshape(-1, 5 + len(_MORE)).T[:, codes]
-
-    def _numbers(self, text: str) -> tuple[int, ...]:
-        try:
-            clause = self._parse(text)
-        except ValueError:
-            return (0, 0, 0, -1, -1, -1, -1, -1)
-        # All that the type of a rule depends on: its kind, whom it is about, and whether its number is 1.
-        shape = Fact(clause.kind, clause.who, "", number=int(clause.number == 1))
-        return (
-            self.shapes[shape],
-            "AB".index(clause.who),
-            self._terms[clause.term],
-            -1 if clause.operator is None else OPERATORS.index(clause.operator),
-            -1 if clause.number is None else clause.number,
-            *(-1 if term is None else self._terms[term] for term in map(clause.__getattribute__, _MORE)),
-        )
 
 
 @lru_cache

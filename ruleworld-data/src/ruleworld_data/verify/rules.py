@@ -1,7 +1,5 @@
 """Checks of the rules: ids, texts, and the constraints C1 to C8."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter

@@ -1,7 +1,5 @@
 """The whole verification, from a folder to a report."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -4,14 +4,10 @@ Parallel questions combine a pool of sub-questions, so eleven million of them ar
 and the logic runs once for each of these (`answers`).
 """
 
-from __future__ import annotations
-
 import re
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -78,25 +74,23 @@ class SubQuestion:
 class Scan:
     """The questions read so far.
 
-    ``subquestions`` has the distinct sub-questions, numbered by first occurrence; ``parts`` counts all of them;
-    ``shards`` are those that were read.
+    ``subquestions`` has the distinct sub-questions, numbered by first occurrence, and ``splits`` their numbers by
+    split; ``parts`` counts all of them. ``keys`` has a frame for each shard, a row for each question: hashes of its id
+    and text, which do for finding what is there twice among millions, and where it stands.
     """
 
     def __init__(self, folder: Path, report: Report) -> None:
         self.folder, self.report = folder, report
         self.subquestions: list[SubQuestion] = []
-        self.shards: list[Shard] = []
         self._numbers: dict[SubQuestion, int] = {}
-        # Of millions of questions; hashes do for finding what is there twice.
-        self._ids, self._texts, self._shards = array("q"), array("q"), array("i")
-        self._splits: dict[str, set[int]] = defaultdict(set)
+        self.keys: list[pd.DataFrame] = []
+        self.splits: dict[str, set[int]] = defaultdict(set)
         self.parts = 0
 
     def read(self, shard: Shard, world_id: str) -> Iterator[tuple[dict[str, Any], list[int]]]:
         """Check lists and labels of one shard's rows; yield those whose lists line up, with their parts' numbers."""
         shape, labels = self.report["question_shape"], self.report["question_labels"]
-        folds: Counter[int] = Counter()
-        self.shards.append(shard)
+        folds, keys = Counter[int](), list[tuple[int, int]]()
         with pq.ParquetFile(self.folder / shard.path) as file:
             for row in chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(_SLICE)):
                 shape.checked += 1
@@ -113,12 +107,12 @@ class Scan:
                     *(f"{where}: {name} is {row[name]}" for name in _wrong_labels(row, shard, world_id))
                 )
                 numbers = self._number(row, proof, world_id)
-                self._ids.append(hash(row["id"]))
-                self._texts.append(hash(row["question"]))
-                self._shards.append(len(self.shards) - 1)
-                self._splits[shard.split].update(numbers)
+                keys.append((hash(row["id"]), hash(row["question"])))
+                self.splits[shard.split].update(numbers)
                 self.parts += len(numbers)
                 yield row, numbers
+        own = pd.DataFrame(keys, columns=["id", "question"]).assign(split=shard.split, path=shard.path)
+        self.keys.append(own.rename_axis("row").reset_index())
         if shard.split == "mini" and folds != Counter(dict.fromkeys(range(MINI_FOLDS), MINI_FOLD_SIZE)):
             sizes = [folds[fold] for fold in range(MINI_FOLDS)]
             labels.fail(f"{shard.path}: folds have {sizes} questions, expected {MINI_FOLD_SIZE} each")
@@ -135,21 +129,9 @@ class Scan:
                 self.subquestions.append(known)
         return numbers
 
-    @cached_property
-    def questions(self) -> pd.DataFrame:
-        """One row a question, once all are read.
-
-        Hashes of ``id`` and ``question`` text, ``split``, ``shard``, and ``row`` in the shard.
-        """
-        columns = {"id": self._ids, "question": self._texts, "shard": self._shards}
-        rows = pd.DataFrame({name: np.array(values) for name, values in columns.items()})
-        rows["split"] = pd.Categorical([shard.split for shard in self.shards]).take(rows["shard"].to_numpy())
-        rows["row"] = rows.groupby("shard").cumcount()
-        return rows
-
     def of(self, *splits: str) -> list[SubQuestion]:
         """Return the distinct sub-questions of some splits, in order of first occurrence."""
-        numbers = set[int]().union(*(self._splits[split] for split in splits))
+        numbers = set[int]().union(*(self.splits[split] for split in splits))
         return [self.subquestions[number] for number in sorted(numbers)]
 
 
@@ -194,12 +176,12 @@ def _skeleton(base: RuleBase, types: Ints, subquestion: SubQuestion) -> str:
 
 def _check_repeats(scan: Scan) -> None:
     """Find ids and texts that occur twice; mini repeats rows of test, and only those."""
-    rows = scan.questions
+    rows = pd.concat(scan.keys, ignore_index=True)
     in_mini, in_test = rows["split"] == "mini", rows["split"] == "test"
     scan.report["duplicates"].checked += len(rows)
 
     def place(row: int) -> str:
-        return f"{scan.shards[rows['shard'][row]].path}, row {rows['row'][row]}"
+        return f"{rows['path'][row]}, row {rows['row'][row]}"
 
     for key, check in (("id", scan.report["question_labels"]), ("question", scan.report["duplicates"])):
         for part in (rows[~in_mini], rows[in_mini]):
@@ -217,7 +199,7 @@ def _check_repeats(scan: Scan) -> None:
 def _check_overlap(scan: Scan) -> None:
     """Find sub-questions of the other splits that train teaches."""
     check, train = scan.report["overlap"], {known.lesson for known in scan.of("train")}
-    for split in dict.fromkeys(shard.split for shard in scan.shards if shard.split != "train"):
+    for split in [split for split in scan.splits if split != "train"]:
         subquestions = scan.of(split)
         check.checked += len(subquestions)
         check.fail(
