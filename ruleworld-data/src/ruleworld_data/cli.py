@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,12 +58,7 @@ NewFolder = Annotated[Path, typer.Option("--out", help="New or empty folder.", s
 
 def main() -> None:
     """Run the command line."""
-    try:
-        app()
-    except BrokenPipeError:
-        # The reader of our output has gone (as in `| head`); nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
+    app()
 
 
 def _version(wanted: bool) -> None:
@@ -294,7 +288,7 @@ def certify(
     from .environments import read_config
     from .io import write_whole
 
-    made = run(read_config(change or []), instances, lambda stage: typer.echo(stage, err=True))
+    made = run(read_config(change or []), instances)
     if out:
         write_whole(out, json.dumps(made.to_dict(), indent=1) + "\n")
     typer.echo(made.to_text())

@@ -1,8 +1,5 @@
 """The certificate of an environment: golden answers score the maximum, and clingo derives them from the pool alone."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,11 +10,14 @@ from ..spec import UNKNOWN, check_count
 from ..verify import parse_rule_table
 from ..verify.asp import AspSolver
 from .config import EnvConfig
-from .instances import SCHEMA, Instance, instance
+from .instances import SCHEMA, instance
 from .reward import score
 from .worlds import place_of
 
 __all__ = ["Certificate", "certify"]
+
+
+GOLDEN, DERIVED = "the golden answer scores 1", "clingo derives the answer from the pool"
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,8 @@ class Certificate:
         return f"{table_text(['check', 'of', 'failed'], rows)}\n\n{verdict}"
 
 
-def certify(
-    config: EnvConfig, count: int = 300, notify: Callable[[str], None] = lambda _: None
-) -> Certificate:
-    """Certify a configuration on its first instances.
-
-    Parameters
-    ----------
-    config : EnvConfig
-    count : int
-        Instances.
-    notify : callable
-        Called with what is done next.
+def certify(config: EnvConfig, count: int = 300) -> Certificate:
+    """Certify a configuration on its first ``count`` instances.
 
     Raises
     ------
@@ -74,38 +64,27 @@ def certify(
         If ``count`` is 0: nothing would be certified.
     """
     check_count("count", count, least=1)
-    instances = [instance(config, i) for i in range(count)]
-    checks = {}
-    for name, check in _CHECKS.items():
-        notify(name)
-        failures = [*check(config, instances)]
-        checks[name] = {"checked": count, "failed": len(failures), "example": next(iter(failures), None)}
+    failures: dict[str, list[str]] = {GOLDEN: [], DERIVED: []}
+    for index in range(count):
+        one = instance(config, index)
+        name, answers = one.metadata["id"], one.metadata["answers"]
+        reward = score(one.answer, one.metadata, len(one.metadata["gold_rule_ids"]))
+        if reward.reward != 1.0:
+            failures[GOLDEN].append(f"{name}: the golden answer has {reward}")
+        if (derived := _derived(config, one.metadata)) != [[answer] for answer in answers]:
+            failures[DERIVED].append(f"{name}: clingo says {derived}, the answers are {answers}")
+    checks = {
+        check: {"checked": count, "failed": len(found), "example": next(iter(found), None)}
+        for check, found in failures.items()
+    }
     return Certificate(config.to_dict(), count, checks)
 
 
-def _golden(config: EnvConfig, instances: Sequence[Instance]) -> Iterator[str]:
-    for one in instances:
-        reward = score(one.answer, one.metadata, len(one.metadata["gold_rule_ids"]))
-        if reward.reward != 1.0:
-            yield f"{one.metadata['id']}: the golden answer has {reward}"
-
-
-def _derived(config: EnvConfig, instances: Sequence[Instance]) -> Iterator[str]:
-    """Parse the pool's texts back and ask clingo, instance by instance."""
-    for i, one in enumerate(instances):
-        world, _, row = place_of(config, i)
-        pool = np.sort(world.pool(row, config))
-        solver = AspSolver(parse_rule_table(world.rules.take(pool)))
-        scopes = list(zip(one.metadata["facts"], one.metadata["queries"], strict=True))
-        values = [
-            [name.lower().replace("_", " ") for name in names] or [UNKNOWN]
-            for names in solver.answers(scopes)
-        ]
-        if values != [[answer] for answer in one.metadata["answers"]]:
-            yield f"{one.metadata['id']}: clingo says {values}, the answers are {one.metadata['answers']}"
-
-
-_CHECKS: dict[str, Callable[[EnvConfig, Sequence[Instance]], Iterator[str]]] = {
-    "the golden answer scores 1": _golden,
-    "clingo derives the answer from the pool": _derived,
-}
+def _derived(config: EnvConfig, metadata: dict[str, Any]) -> list[list[str]]:
+    """Parse the texts of an instance's pool back and ask clingo."""
+    world, _, row = place_of(config, metadata["index"])
+    solver = AspSolver(parse_rule_table(world.rules.take(np.sort(world.pool(row, config)))))
+    scopes = list(zip(metadata["facts"], metadata["queries"], strict=True))
+    return [
+        [name.lower().replace("_", " ") for name in names] or [UNKNOWN] for names in solver.answers(scopes)
+    ]

@@ -1,7 +1,5 @@
 """Instances: prompt, answer and metadata of one index. A function of configuration and index, with no state."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import replace
 from functools import lru_cache

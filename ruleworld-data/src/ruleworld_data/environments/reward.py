@@ -3,8 +3,6 @@ r"""The reward: a pure function from the text of an answer and a metadata record
 Any text is scored and none raises. Time is linear in its length.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -3,8 +3,6 @@
 A world serves many instances, so that one costs less than a millisecond; pools are drawn when they are asked for.
 """
 
-from __future__ import annotations
-
 from functools import cached_property, lru_cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A build as a dataset repository: parquet, and a card whose every number is computed."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,11 +9,21 @@ from typing import Any
 
 from ..questions import training_text
 from ..show import rows_with_rules
-from ..spec import UNKNOWN, WorldSpec, splits_of, subtasks_of
+from ..spec import WorldSpec, splits_of, subtasks_of
 from ..verify.leaks import leak_report, memory_table, shortcut_table
 from .builds import build_command, read_build, world_spec
 from .files import whole_folder
 from .stats import build_stats
+
+_UNSEEN = """ `unseen` asks for counts whose last rule, and whose rule of who has what at first, `train` and
+`validation` never use."""
+_UNKNOWN = """## Questions without an answer
+
+A tenth of the rules of each of the seven types is left out of the world, so no pool holds them. Half of the questions
+of `unknown_1`, ... need one of them, and the answer is `unknown`. All of them say that the count changes, so no other
+answer fits.
+
+"""
 
 
 def export(folder: str | Path, out: str | Path, repo: str = "OWNER/NAME") -> list[str]:
@@ -82,10 +90,6 @@ def card_text(folder: Path, manifest: dict[str, Any]) -> str:
     spec, stats = replace(world_spec(manifest), split="test"), build_stats(folder)
     row = rows_with_rules("multi_hop_3", spec, 0, 1)[0]
     leaks = leak_report(folder)
-    unseen = (
-        " `unseen` asks for counts whose last rule, and whose rule of who has what at first, `train` and `validation`\n"
-        "never use."
-    )
     rules, questions = (int(table["train"].iloc[-1]) for table in (stats.rules, stats.questions))
     template = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
     return template.format(
@@ -93,7 +97,7 @@ def card_text(folder: Path, manifest: dict[str, Any]) -> str:
         seed=spec.seed,
         command=build_command("data", spec),
         version=spec.generator,
-        unknown=_unknown_text(spec),
+        unknown=_UNKNOWN if spec.dials.unknown else "",
         dials=f", dials {spec.dials}" if str(spec.dials) else "",
         n_subtasks=len(subtasks_of(spec.dials)),
         n_parts=spec.dials.parts,
@@ -105,7 +109,7 @@ def card_text(folder: Path, manifest: dict[str, Any]) -> str:
         **{f"{name}_table": text for name, text in stats.texts().items()},
         shortcut_table=shortcut_table(leaks),
         summary=_summary(spec, rules, next(iter(leaks["memory"].values()))),
-        unseen=unseen if "unseen" in splits_of(spec.version) else "",
+        unseen=_UNSEEN if "unseen" in splits_of(spec.version) else "",
         memory_table=memory_table(leaks),
     )
 
@@ -126,19 +130,4 @@ def _summary(spec: WorldSpec, rules: int, memory_of: Mapping[str, Mapping[str, f
         f"*Hard:* of {rules:,} rules a chain needs one a step, and all but the first are found by what the step\n"
         "before concluded, not by the words of the question.\n"
         f"*Memory:* who knows `train` by heart and reads no rule has {', '.join(scores)} right."
-    )
-
-
-def _unknown_text(spec: WorldSpec) -> str:
-    """Return what the card says of questions without an answer, with one of them; nothing where there are none."""
-    if not spec.dials.unknown:
-        return ""
-    subtask = f"unknown_{min(2, spec.dials.hops)}"
-    row = next(row for row in rows_with_rules(subtask, spec, 0, 20) if row["answers"] == [UNKNOWN])
-    return (
-        "## Questions without an answer\n\n"
-        "A tenth of the rules of each of the seven types is left out of the world, so no pool holds them. Half of the "
-        "questions of `unknown_1`, ... need one of them, and the answer is `unknown`. All of them say that the count "
-        "changes, so no "
-        f"other answer fits:\n\n> {row['question']}\n\n```text\n{training_text(row)}\n```\n\n"
     )
