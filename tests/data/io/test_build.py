@@ -1,7 +1,5 @@
 """Builds: the same bytes for any workers, machines and kills; what is missing or foreign is named."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -140,7 +138,7 @@ def test_a_damaged_shard_is_written_again_and_no_other(built, copy, damage):
     assert contents(copy) == contents(built)
 
 
-@pytest.mark.parametrize("name", ["..build-started.json.part", "rules/.train.part"])
+@pytest.mark.parametrize("name", [".build.json.part", "rules/.train.part"])
 def test_what_a_kill_left_is_taken_over(built, tmp_path, name):
     if "/" in name:
         shutil.copytree(built, tmp_path / "out")
@@ -180,7 +178,7 @@ def test_of_two_builds_that_begin_at_once_one_is_refused(tmp_path, monkeypatch):
 
     def at_once(folder, head):
         held = check(folder, head)
-        if not (folder / builds.STARTED).exists():
+        if not (folder / builds.MANIFEST).exists():
             barrier.wait(60)
         return held
 
@@ -195,7 +193,7 @@ def test_of_two_builds_that_begin_at_once_one_is_refused(tmp_path, monkeypatch):
     with ThreadPoolExecutor(2) as threads:
         lost, won = sorted(threads.map(begin, (3, 4)), key=len, reverse=True)
     assert f"holds another build: seed {won} (wanted {7 - int(won)})" in lost
-    assert json.loads((tmp_path / ".build-started.json").read_text())["seed"] == int(won)
+    assert json.loads((tmp_path / "build.json").read_text())["seed"] == int(won)
 
 
 def test_a_build_with_dials_says_so_and_can_be_exported(tmp_path):
@@ -220,8 +218,8 @@ def test_a_build_with_dials_says_so_and_can_be_exported(tmp_path):
         ("build.json", "{", ValueError, "is damaged"),
         ("none", "", FileNotFoundError, "holds no build.json, so it is no build; make one with: ruleworld build"),
         (
-            ".build-started.json",
-            json.dumps(HEAD | {"seed": 4, "dials": {"hops": 6, "thresholds": True}}),
+            "build.json",
+            json.dumps(HEAD | {"seed": 4, "dials": {"hops": 6, "thresholds": True}, "shards": []}),
             FileNotFoundError,
             r"--seed 4 --data-version 1.1 --dials hops=6,thresholds=true$",
         ),

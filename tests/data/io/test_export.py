@@ -1,7 +1,5 @@
 """The exported repository: opens as a plain folder, says what is in it, and holds no byte that was changed."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

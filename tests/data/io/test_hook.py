@@ -1,7 +1,5 @@
 """The start-up hook: names work without an import, in fresh interpreters, and nothing it does can break one."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

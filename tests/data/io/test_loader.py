@@ -1,7 +1,5 @@
 """``load_dataset("ruleworld", ...)``: every way to call it, at scale tiny, against the tables of the generator."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

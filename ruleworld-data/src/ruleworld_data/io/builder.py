@@ -3,8 +3,6 @@
 ``load_dataset("ruleworld", "multi_hop_3", scale="tiny", seed=0, form="nl")`` ends here.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace

@@ -1,11 +1,10 @@
 """A build: the benchmark in a folder of shards; resumable, and the same bytes for any number of workers and machines.
 
-The folder holds one sub-folder per configuration and, once complete, ``build.json``. The work is a list of shards in an
-order that depends on the input alone; each is written whole or not at all and says what it is of. So a build that was
-killed goes on where it stopped, and tasks of a cluster that share the folder build it together, a ``part`` each.
+The folder holds one sub-folder per configuration and ``build.json``, which lists the shards once all are there. The
+work is a list of shards in an order that depends on the input alone; each is written whole or not at all and says what
+it is of. So a build that was killed goes on where it stopped, and tasks of a cluster that share the folder build it
+together, a ``part`` each.
 """
-
-from __future__ import annotations
 
 import gc
 import json
@@ -24,7 +23,6 @@ from .workers import start_worker
 
 FORMAT = 1
 MANIFEST = "build.json"
-STARTED = ".build-started.json"
 _AGAIN = "run ruleworld build on the folder again: it makes only what is damaged"
 
 
@@ -100,8 +98,9 @@ def build(
     missing = [shard for shard in shards if shard.path not in entries]
     if not manifest:
         folder.mkdir(parents=True, exist_ok=True)
-        with whole_file(folder / STARTED) as file:  # of writers that begin at once the first one stays
-            file.write_bytes((folder / STARTED).read_bytes() if (folder / STARTED).exists() else _dump(head))
+        path, begun = folder / MANIFEST, _dump(head | {"shards": []})
+        with whole_file(path) as file:  # of writers that begin at once the first one stays
+            file.write_bytes(path.read_bytes() if path.exists() else begun)
         _check_is_ours(folder, head)
     for shard, body in _make_all(missing, jobs):
         if (part_folder := (folder / shard.path).parent).is_symlink():
@@ -112,26 +111,24 @@ def build(
     manifest = head | {"shards": [entries[shard.path] for shard in shards]}
     if part is None:
         write_whole(folder / MANIFEST, _dump(manifest))
-        (folder / STARTED).unlink(missing_ok=True)
     return manifest
 
 
 def _check_is_ours(folder: Path, head: dict[str, Any]) -> dict[str, Any]:
-    """Return the manifest of a finished build, and nothing of an unfinished one, a new or an empty folder."""
+    """Return the manifest of a build, finished or not, and nothing of a new or an empty folder."""
     if folder.is_file() or "".join(folder.parts[:1]).endswith(":"):  # as s3://bucket
         raise ValueError(f"--out {folder} is a file or a URL; name a new or empty folder")
     # Listed first: another machine may begin the same build meanwhile, and what it writes first says so.
     names = [path.name for path in folder.iterdir()] if folder.exists() else []
-    for path in (folder / MANIFEST, folder / STARTED):
-        if path.is_file():
-            held = _read(path)
-            keys = [*head, *({"dials"} - head.keys())]
-            differs = [
-                f"{k} {held.get(k)!r} (wanted {head.get(k)!r})" for k in keys if held.get(k) != head.get(k)
-            ]
-            if differs:
-                raise ValueError(f"{folder} holds another build: {', '.join(differs)}; choose another folder")
-            return held if path.name == MANIFEST else {}
+    if (folder / MANIFEST).is_file():
+        held = _read(folder / MANIFEST)
+        keys = [*head, *({"dials"} - head.keys())]
+        differs = [
+            f"{k} {held.get(k)!r} (wanted {head.get(k)!r})" for k in keys if held.get(k) != head.get(k)
+        ]
+        if differs:
+            raise ValueError(f"{folder} holds another build: {', '.join(differs)}; choose another folder")
+        return held
     if not all(name.startswith(".") and name.endswith(PART) for name in names):  # of a writer, maybe killed
         raise ValueError(f"{folder} is not empty and holds no build; choose a new or empty folder")
     return {}
@@ -183,17 +180,16 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         If the file is damaged.
     """
     folder = Path(folder)
-    path, started = folder / MANIFEST, folder / STARTED
-    if path.is_file():
-        return _read(path)
-    if started.is_file():
-        spec = world_spec(_read(started), started)
+    path = folder / MANIFEST
+    if not path.is_file():
         raise FileNotFoundError(
-            f"{folder} is an unfinished build; finish it with: {build_command(folder, spec)}"
+            f"{folder} holds no {MANIFEST}, so it is no build; make one with: ruleworld build --out {folder}"
         )
-    raise FileNotFoundError(
-        f"{folder} holds no {MANIFEST}, so it is no build; make one with: ruleworld build --out {folder}"
-    )
+    manifest = _read(path)
+    if not manifest["shards"]:
+        again = build_command(folder, world_spec(manifest, path))
+        raise FileNotFoundError(f"{folder} is an unfinished build; finish it with: {again}")
+    return manifest
 
 
 def _dump(values: dict[str, Any]) -> bytes:
@@ -205,7 +201,7 @@ def _read(path: Path) -> dict[str, Any]:
         values = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         values = None
-    listed = isinstance(values, dict) and (path.name != MANIFEST or isinstance(values.get("shards"), list))
+    listed = isinstance(values, dict) and isinstance(values.get("shards"), list)
     if not listed or values.get("format") != FORMAT:
         raise ValueError(f"{path} is damaged; remove the folder and build it again, or choose another")
     return values

@@ -1,7 +1,5 @@
 """Work that is cut into shards, as tasks of a Ray cluster. Ray is imported by nothing else, and only when asked for."""
 
-from __future__ import annotations
-
 import logging
 import socket
 from collections.abc import Callable

@@ -5,8 +5,6 @@ the lock when the writer is killed, and the next writer of NAME takes over what 
 part, and of no name there is ever more than one.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -7,8 +7,6 @@ else than the generator, and win. A metric is code: a script of that name in a f
 directory is run only if it is asked for by its path, ``./ruleworld_em``.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import sys

@@ -1,7 +1,5 @@
 """Arrow schemas of the two tables: rules and questions."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 from ..spec import PAPER_POINT, Dials

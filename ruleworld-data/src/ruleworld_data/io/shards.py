@@ -1,7 +1,5 @@
 """Shards: the parquet files of a build, each known by what its metadata says."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is in a build, counted from its shards."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

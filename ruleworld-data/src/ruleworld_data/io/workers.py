@@ -1,7 +1,5 @@
 """What every process pool here starts its workers with."""
 
-from __future__ import annotations
-
 import os
 from multiprocessing import parent_process
 from threading import Thread
