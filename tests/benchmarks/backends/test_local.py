@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from ruleworld_data.prompts import Prompt, Template, answer_template, read_template
+from ruleworld_data.prompts import Prompt, Template, answer_template, parse_template
 from rwbench.backends import Decoding, cut, device, local, rows
 from rwbench.backends.local import Local, load
 from rwbench.models import base_folder
@@ -274,8 +274,7 @@ def test_templates_fill_in_once_and_say_what_is_wrong(tmp_path):
         f"{head}separator = 1",
         f"{head}x = {'[' * 5_000}",
     ):
-        (tmp_path / "prompt.toml").write_text(broken)
         with pytest.raises(ValueError, match=r"prompt\.toml"):
-            read_template(tmp_path / "prompt.toml")
+            parse_template(broken.encode(), "prompt.toml")
     with pytest.raises(ValueError, match="has no section 'act'"):
         template.render("act", "nl", "Q")

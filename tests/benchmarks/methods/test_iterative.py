@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from ruleworld_data.prompts import Template, read_template
+from ruleworld_data.prompts import Template, parse_template
 from rwbench.leaderboard.records import readings
 from rwbench.methods.conversation import UsageCounter
 from rwbench.methods.ircot import IRCoT
@@ -345,7 +345,7 @@ def test_a_model_s_own_template_replaces_those_of_the_rounds(talk, pool, tmp_pat
         'name = "own"\nversion = "1"\nreason = "THINK {rules} | {question} | {thoughts}"\n'
         'answer = "READ {rules} {question}"\n'
     )
-    own = read_template(path)
+    own = parse_template(path.read_bytes(), str(path))
     monkeypatch.setattr(type(script("said", str)), "template", own)
     ircot, _, prompts = talk(IRCoT, "It enters the bridge.", "So the answer is: \\boxed{7}.", "\\boxed{7}")
     assert ircot.prompt == own.id and prompts[2].startswith("READ ")

@@ -1,7 +1,5 @@
 """lm-evaluation-harness runs our tasks for real, and reports what our scorer reports."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

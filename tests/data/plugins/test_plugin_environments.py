@@ -4,8 +4,6 @@ The tests of a tool run its own Python interface. Of the commands in docs/plugin
 network: inspect's fetches a vocabulary to count tokens before the first question.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The prompts that every tool asks: which rules they show, and the options that choose them."""
 
-from __future__ import annotations
-
 import pytest
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.plugins import PLUGINS, TaskOptions, plugin_path, prompt_rows

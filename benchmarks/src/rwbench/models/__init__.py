@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ruleworld_data.io import part_of
-from ruleworld_data.prompts import Template, read_template, template_named
+from ruleworld_data.prompts import Template, parse_template, template_named
 
 from ..cache import cache_root
 
@@ -132,7 +132,7 @@ def adapter_folder(name: str, method: str, representation: str) -> Path | None:
 def model_template(name: str, prompt: str = "") -> Template:
     """Return the prompt template that a model's folder brings, else the one of this package with an id."""
     path = base_folder(name) / PROMPT_FILE
-    return read_template(path) if path.is_file() else template_named(prompt)
+    return parse_template(path.read_bytes(), str(path)) if path.is_file() else template_named(prompt)
 
 
 def step_mark(name: str, tokenizer: Any) -> str:

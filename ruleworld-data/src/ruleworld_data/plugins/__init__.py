@@ -4,8 +4,6 @@ Every tool asks the prompts of `ruleworld_data.prompts` and scores with `rulewor
 optional: nothing here imports one before it is used.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +14,7 @@ from .._lazy import attach
 if TYPE_CHECKING:  # what type checkers and editors see
     from .common import *
 
-__getattr__, __dir__, __all__ = attach(
-    __name__, common="METRICS TaskOptions ask mean output_scores prompt_rows"
-)
+__getattr__, __dir__, __all__ = attach(__name__, common="METRICS TaskOptions ask output_scores prompt_rows")
 __all__ += ["PLUGINS", "plugin_path", "tool"]
 
 PLUGINS = {

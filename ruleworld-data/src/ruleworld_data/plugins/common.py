@@ -64,14 +64,8 @@ class TaskOptions:
         check_count("pool_seed", self.pool_seed)
 
     @classmethod
-    def pick(cls, options: Mapping[str, Any], strict: bool = False) -> TaskOptions:
-        """Pick ours out of a tool's options.
-
-        Parameters
-        ----------
-        options : mapping
-        strict : bool
-            All options are ours; without it those of other names are left alone, unless they are a slip of ours.
+    def pick(cls, options: Mapping[str, Any]) -> TaskOptions:
+        """Pick ours out of a tool's options; others are left alone, unless they are a slip of ours.
 
         Raises
         ------
@@ -80,7 +74,7 @@ class TaskOptions:
         """
         ours = [f.name for f in fields(cls)]
         for name in sorted(set(options) - set(ours)):
-            if strict or difflib.get_close_matches(name, ours, n=1, cutoff=0.85):
+            if difflib.get_close_matches(name, ours, n=1, cutoff=0.85):
                 check_name("option", name, ours)
         return cls(**{name: options[name] for name in ours if name in options})
 
@@ -153,8 +147,3 @@ def output_scores(output: str, answers: Sequence[str]) -> dict[str, float]:
     """Return the `METRICS` of one output against its gold answers, each 0 to 1."""
     score = score_output(output, answers)
     return {name: float(getattr(score, name)) for name in METRICS}
-
-
-def mean(values: Sequence[float]) -> float:
-    """Return the mean as `ruleworld score` adds it up: numpy's differs in the last digits. 0 of nothing."""
-    return sum(values) / len(values) if len(values) else 0.0

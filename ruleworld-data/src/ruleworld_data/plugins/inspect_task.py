@@ -5,29 +5,18 @@ inspect finds this module through the entry point of the installed package.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ruleworld_data.plugins import TaskOptions, output_scores, prompt_rows, tool
-from ruleworld_data.plugins import mean as mean_of
 from ruleworld_data.scoring import parse_boxed
+from ruleworld_data.spec import read_fields
 
 with tool("inspect_ai", "inspect"):
     from inspect_ai import Task, task
     from inspect_ai.dataset import MemoryDataset, Sample
     from inspect_ai.model import GenerateConfig
-    from inspect_ai.scorer import SampleScore, Score, Scorer, Target, metric, scorer, stderr
+    from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
     from inspect_ai.solver import TaskState, generate
-
-
-@metric
-def mean() -> Callable[[list[SampleScore]], float]:
-    """Return the mean as `ruleworld score` adds it up."""
-
-    def of(scores: list[SampleScore]) -> float:  # inspect gives what this annotation names
-        return mean_of([score.score.as_float() for score in scores])
-
-    return of
 
 
 @scorer(metrics={"*": [mean(), stderr()]})
@@ -67,7 +56,7 @@ def ruleworld(subtask: str = "multi_hop_3", max_tokens: int = 512, **options: An
             target=row["answers"],
             metadata={name: row[name] for name in ("subtask", "world_id", "question", "rule_ids")},
         )
-        for row in prompt_rows(subtask, TaskOptions.pick(options, strict=True))
+        for row in prompt_rows(subtask, read_fields(TaskOptions, options, "option"))
     ]
     return Task(
         dataset=MemoryDataset(samples, name=f"ruleworld {subtask}"),

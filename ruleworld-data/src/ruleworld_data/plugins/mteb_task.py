@@ -8,13 +8,14 @@ they do not mention.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 from ruleworld_data import GENERATOR_VERSION
-from ruleworld_data.plugins import TaskOptions, mean, tool
+from ruleworld_data.plugins import TaskOptions, tool
 from ruleworld_data.pools import pool_rules, shared_pool
 from ruleworld_data.scoring import union_recall
-from ruleworld_data.spec import SUBTASKS, subtasks_of
+from ruleworld_data.spec import SUBTASKS, read_fields, subtasks_of
 
 with tool("mteb", "mteb"):
     from mteb.abstasks.retrieval import AbsTaskRetrieval
@@ -68,7 +69,7 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
     )
 
     def __init__(self, seed: int = 42, **options: Any) -> None:
-        self.options = TaskOptions.pick({"pool_size": DEFAULTS.pool_size} | options, strict=True)
+        self.options = read_fields(TaskOptions, {"pool_size": DEFAULTS.pool_size} | options, "option")
         if self.options.rules != "pool":
             raise ValueError(f"rules must be 'pool' to search among, got {self.options.rules!r}")
         changed = [f"{k}={v}" for k, v in vars(self.options).items() if v != getattr(DEFAULTS, k)]
@@ -111,7 +112,7 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
         hf_split: str,
         hf_subset: str,
     ) -> dict[str, float]:
-        """Return our recall of the same rankings, unrounded and with our order of ties: by score, then by rule id.
+        """Return our recall of the same rankings, with our order of ties: by score, then by rule id.
 
         ``ruleworld_recall_at_gold`` looks at as many rules as the question has gold rules.
         """
@@ -120,4 +121,6 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
             ranked = sorted((-value, int(rule)) for rule, value in results.get(question, {}).items())
             pairs.append(([[rule for _, rule in ranked]], [[int(rule) for rule in gold]]))
         budgets: tuple[Any, ...] = ("gold", 1, 10, 100)
-        return {f"ruleworld_recall_at_{k}": mean([union_recall(*pair, k) for pair in pairs]) for k in budgets}
+        return {
+            f"ruleworld_recall_at_{k}": fmean([union_recall(*pair, k) for pair in pairs]) for k in budgets
+        }

@@ -3,8 +3,6 @@
 ``reward.custom_reward_function.path=$(ruleworld plugin-path verl)``, ``...name=compute_score``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

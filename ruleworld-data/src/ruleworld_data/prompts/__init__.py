@@ -5,8 +5,6 @@ with ``fol`` and ``nl``. ``{rules}``, ``{question}`` and other names in braces a
 The rules come first and the question last, so that questions on one pool share a prefix.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tomllib
@@ -14,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from ..spec import VERSION, VERSIONS
@@ -24,7 +21,6 @@ __all__ = [
     "Template",
     "answer_template",
     "parse_template",
-    "read_template",
     "template_named",
     "with_refusal",
 ]
@@ -151,19 +147,6 @@ def template_named(identity: str) -> Template:
 def with_refusal(question: str, subtask: str) -> str:
     """Return a question as it is asked: in a sub-task where some have no answer, with what to answer then."""
     return f"{question} {REFUSAL}" if subtask.startswith("unknown") else question
-
-
-def read_template(path: Path) -> Template:
-    """Read a template file.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If the file is missing or is no template, as `parse_template` says.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"no prompt template at {path}")
-    return parse_template(path.read_bytes(), str(path))
 
 
 def parse_template(body: bytes, where: str) -> Template:
