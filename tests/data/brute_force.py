@@ -4,8 +4,6 @@ Nothing is imported from the package: rules are parsed with regular expressions,
 Load it with ``runpy.run_path``: test folders are no packages.
 """
 
-from __future__ import annotations
-
 import re
 from collections import defaultdict
 from pathlib import Path

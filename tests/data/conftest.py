@@ -1,7 +1,5 @@
 """A tiny build, made once; and a fresh interpreter, as a user would start it: empty directory, no network."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The command line: what it prints, its exit codes, and that users' errors are messages, never tracebacks."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

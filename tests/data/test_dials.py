@@ -1,7 +1,5 @@
 """The law at every setting: whatever a world's dials, each question has one answer, in any pool of its rules."""
 
-from __future__ import annotations
-
 import random
 import runpy
 import shutil

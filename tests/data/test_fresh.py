@@ -1,7 +1,5 @@
 """Fresh worlds: answered by their own rules, small, and a function of their number."""
 
-from __future__ import annotations
-
 import runpy
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables: counts, slices, splits that share nothing, and hashes that must not change unnoticed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Pools: what they hold, in an order that tells nothing, the same everywhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Questions that no rule answers: what is left out of a world, and that nothing else decides them."""
 
-from __future__ import annotations
-
 import runpy
 from collections import Counter
 from itertools import product

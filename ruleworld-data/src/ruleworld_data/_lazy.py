@@ -1,7 +1,5 @@
 """Public names of a package that are imported at their first use (PEP 562), so that importing a package is cheap."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from importlib import import_module

@@ -6,8 +6,6 @@ rules are in the subset keep their answers (C9). After some dozens of small worl
 of the last one is seen again but by chance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Everything is a function of a configuration and a `WorldSpec`: any slicing gives
 pools are kept per process, so many slices cost little more than one.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache
 

@@ -4,8 +4,6 @@ A pool is a pure function of (rule ids, gold ids, size, key): it holds the gold 
 that tells nothing, and it is the same on every machine. Pools are computed when needed and never stored.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

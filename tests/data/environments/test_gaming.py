@@ -1,7 +1,5 @@
 """Ways to write an output or a query that answer no question and do not depend on the configuration: none pays."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from dataclasses import replace

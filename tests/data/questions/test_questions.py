@@ -1,7 +1,5 @@
 """Questions: every answer re-derived from the rules' FOL, every text read back, every proof checked."""
 
-from __future__ import annotations
-
 import re
 import runpy
 from pathlib import Path

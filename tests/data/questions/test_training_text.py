@@ -1,7 +1,5 @@
 """The text a model is trained to write, against texts typed by hand."""
 
-from __future__ import annotations
-
 from ruleworld_data.questions import SEARCH_TOKEN, boxed, training_text
 
 ROW = {

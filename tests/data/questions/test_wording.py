@@ -1,7 +1,5 @@
 """Question templates: enough of them, well-formed, and in use."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The `evaluate` metric: both forms of references, refusals, errors, and loading by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Reading predictions files (every way to get one wrong) and the summary of their scores."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

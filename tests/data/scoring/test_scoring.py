@@ -1,7 +1,5 @@
 """The scorer against hand-made cases, a short reference scorer and properties."""
 
-from __future__ import annotations
-
 import re
 import signal
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Refusals and confidences: hand-made cases, and the area under the risk-coverage curve by brute force."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from statistics import fmean

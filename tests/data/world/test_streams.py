@@ -1,7 +1,5 @@
 """Streams: their words never change, and different keys name different ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

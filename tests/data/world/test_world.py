@@ -1,7 +1,5 @@
 """The constraints that make every answer unique, checked on the rule tables with sets and dicts."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest

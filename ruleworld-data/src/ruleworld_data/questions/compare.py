@@ -1,7 +1,5 @@
 """Comparisons: how many several creatures have, each found by one or two rules, and one operation over these counts."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator

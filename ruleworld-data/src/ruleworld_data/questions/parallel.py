@@ -1,7 +1,5 @@
 """Parallel questions: one- and two-rule sub-questions, merged column-wise."""
 
-from __future__ import annotations
-
 from math import comb
 
 import numpy as np

@@ -4,8 +4,6 @@ A scene has a subject ``x`` and, where the question starts with an action, anoth
 one rule and records a step: rule ids, English, FOL, and what holds after it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple

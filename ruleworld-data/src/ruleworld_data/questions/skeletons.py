@@ -1,7 +1,5 @@
 """Reasoning skeletons: typed paths of one to eight rules, and the rule chains of a world that follow them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal

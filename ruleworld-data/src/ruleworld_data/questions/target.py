@@ -1,7 +1,5 @@
 r"""A question's proof as the text a model is trained to write: steps, ``<search>`` in them, the boxed answer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal

@@ -3,8 +3,6 @@
 A version after 1.1 has a file with what it words otherwise.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The definition is the paper's ("Answer evaluation"); what the paper leaves open 
 and pinned by tests.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

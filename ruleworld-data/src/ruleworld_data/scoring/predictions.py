@@ -5,8 +5,6 @@ A predictions file is JSON Lines in UTF-8, one ``{"id": ..., "output": ...}`` pe
 where the answer is more sure.
 """
 
-from __future__ import annotations
-
 import json
 from math import isfinite
 from pathlib import Path

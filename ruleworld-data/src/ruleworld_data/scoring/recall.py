@@ -3,8 +3,6 @@
 Both compare retrievals with gold steps, one list of rule ids each. One ranking for a whole question is one step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Literal
 

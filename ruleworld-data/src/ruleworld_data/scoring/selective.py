@@ -3,8 +3,6 @@
 To answer ``unknown`` is to refuse. An output without a box refuses nothing; it is a wrong answer.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite

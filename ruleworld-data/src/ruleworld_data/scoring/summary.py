@@ -1,7 +1,5 @@
 """Scores of many outputs: by sub-task, their mean, and the paper's overall score."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace

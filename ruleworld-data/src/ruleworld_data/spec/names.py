@@ -1,7 +1,5 @@
 """Names of the benchmark: versions, rule types, sub-tasks, splits; and checks of what is given by name or number."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields

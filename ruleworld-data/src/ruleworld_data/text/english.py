@@ -4,8 +4,6 @@ Written without the renderer: sentence shapes as regular expressions (``shapes.t
 half has one reading, since no two things share a name.
 """
 
-from __future__ import annotations
-
 import re
 import tomllib
 from functools import cache

@@ -4,8 +4,6 @@ A rule is a premise and a conclusion, each one clause; `fol` and `english` read 
 module joins them. Every function returns parts or raises `ValueError` naming the text.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

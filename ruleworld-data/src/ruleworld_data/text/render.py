@@ -4,8 +4,6 @@ A rule's text is a premise and a conclusion, and few distinct ones exist: 960 pr
 1.9 million rules. So each distinct half is rendered once, in Python, and joined by Arrow.
 """
 
-from __future__ import annotations
-
 import tomllib
 from functools import cache
 from importlib import resources

@@ -4,8 +4,6 @@ Everything is drawn from streams named by the seed. The held-out world of a seed
 common with the first world: its routes avoid the first one's, and every value is another one.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What every rule is drawn with: streams, slots and values named by the seed, other ones in the held-out world."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

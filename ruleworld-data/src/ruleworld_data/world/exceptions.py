@@ -1,7 +1,5 @@
 """Which rules have exceptions, and for whom: kinds of creature, places, or both."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from .arrays import MAX_EFFECT

@@ -4,8 +4,6 @@ A *form* picks the name: 0 is the usual one. A name of two words, "tiny cat", ha
 all. No two things share a name, in any form, so that every text says one thing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

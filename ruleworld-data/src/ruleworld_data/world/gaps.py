@@ -3,8 +3,6 @@
 They are cut out of the world itself. No pool can hold them, and what is unknown is unknown in every pool.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The names of terms, ready to be looked up by index and form (see `forms`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache

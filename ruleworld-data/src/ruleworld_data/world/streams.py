@@ -6,8 +6,6 @@ almost every item.) Only Philox's raw 64-bit words are used: numpy promises thos
 of the kind for its distributions.
 """
 
-from __future__ import annotations
-
 import hashlib
 from operator import index
 from typing import Any
