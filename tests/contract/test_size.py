@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_880,
     "dynarule": 12_990,
     "benchmarks": 12_360,
-    "tests": 21_070,
+    "tests": 20_920,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 37_210
