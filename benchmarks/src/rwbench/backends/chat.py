@@ -117,7 +117,7 @@ class ChatClient:
         if kept and kept.is_file():
             try:
                 known = json.loads(kept.read_bytes())
-                return Completion(*(known[name] for name in _KEPT), cached=True)
+                return Completion(**{name: known[name] for name in _KEPT}, cached=True)
             except (ValueError, TypeError, KeyError):
                 raise ValueError(f"{kept} holds what is no reply; delete it") from None
         if self._stopped:
@@ -157,9 +157,9 @@ class ChatClient:
         text = choice.message.content
         if not isinstance(text, str | None):
             raise TypeError(f"the content is of type {type(text).__name__}")
-        counts = [getattr(reply.usage, name, 0) for name in _KEPT[2:]]
-        tokens = [count if type(count) is int and 0 <= count < 1 << 53 else 0 for count in counts]
-        return Completion(self._clean(text or ""), _FINISH.get(str(choice.finish_reason), "stop"), *tokens)
+        prompt, completion = (getattr(reply.usage, name, 0) for name in _KEPT[2:])
+        finish = _FINISH.get(str(choice.finish_reason), "stop")
+        return Completion(self._clean(text or ""), finish, _tokens(prompt), _tokens(completion))
 
     def _refused(self, error: openai.APIStatusError) -> Completion:
         status, detail = error.status_code, error.body
@@ -192,3 +192,8 @@ class ChatClient:
         """Return the beginning of a text on one line, without characters that steer a terminal."""
         printable = "".join(sign if sign.isprintable() else " " for sign in self._clean(text))
         return " ".join(printable.split())[:_LONGEST_REASON]
+
+
+def _tokens(count: object) -> int:
+    """Return a count as the server gives it, 0 where it gives none that can be."""
+    return count if type(count) is int and 0 <= count < 1 << 53 else 0

@@ -56,7 +56,7 @@ class AspSolver:
         changes = base.of_type("attrchange2attr").groupby(["conclusion", "premise"])["amount"].max()
         self._causes: dict[int, dict[int, int]] = defaultdict(dict)
         """What changes an attribute, and by how much for each unit of its own change."""
-        for (target, trigger), amount in changes.clip(lower=1).items():
+        for target, trigger, amount in changes.clip(lower=1).reset_index().to_numpy().tolist():
             self._causes[target][trigger] = amount
         try:
             self._growth = _growth(self._causes)

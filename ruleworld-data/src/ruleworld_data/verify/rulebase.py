@@ -235,8 +235,9 @@ class TableReader:
         key = name, side, text
         if key not in self._halves:
             self._halves[key] = _UNREADABLE
+            read = READERS[name][1:][side]
             with suppress(ValueError):
-                clause = READERS[name][1 + side](text)
+                clause = read(text)
                 more = (clause.state, clause.entity, clause.place)
                 self._halves[key] = (
                     Fact(clause.kind, clause.who, "", number=int(clause.number == 1)),
