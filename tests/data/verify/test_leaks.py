@@ -8,7 +8,7 @@ import pytest
 from ruleworld_data.io import build
 from ruleworld_data.spec import Dials, subtasks_of
 from ruleworld_data.verify import leak_report, render_leaks
-from ruleworld_data.verify.leaks import SHORTCUT_BAR, bars, memory, shortcuts
+from ruleworld_data.verify.leaks import SHORTCUT_BAR, memory, shortcuts
 from ruleworld_data.verify.probes import MEMORY, SHORTCUTS
 
 
@@ -19,7 +19,7 @@ def rows(folder, config, split):
 def test_no_shortcut_reaches_its_bar(tmp_path):
     dials = Dials(hops=5, conjunction=2, thresholds=True, parts=3)
     build(tmp_path, "tiny", dials=dials)
-    found, limits = shortcuts(tmp_path), bars(tmp_path)
+    found, limits = shortcuts(tmp_path)
     assert set(found) == set(SHORTCUTS) and set(limits) == set(subtasks_of(dials))
     assert limits == pytest.approx(dict.fromkeys(limits, 0.1 + 3 * (0.1 * 0.9 / 50) ** 0.5))
     for scores in found.values():
@@ -42,7 +42,7 @@ def test_no_shortcut_reaches_its_bar(tmp_path):
 )
 def test_no_shortcut_reaches_its_bar_at_scale_paper(tmp_path, dials):
     build(tmp_path, "paper", dials=dials, jobs=2)
-    found, limits = shortcuts(tmp_path), bars(tmp_path)
+    found, limits = shortcuts(tmp_path)
     for name, scores in found.items():
         assert scores["all"] <= SHORTCUT_BAR, (name, scores)
         assert all(scores[subtask] <= limit for subtask, limit in limits.items()), (name, scores)
@@ -53,7 +53,7 @@ def test_no_shortcut_reaches_its_bar_at_scale_paper(tmp_path, dials):
 
 
 def test_shortcuts_against_plain_counts(built):
-    found = shortcuts(built)
+    found, _ = shortcuts(built)
     train, test = rows(built, "multi_hop_4", "train"), rows(built, "multi_hop_4", "test")
     counts = Counter(row["answers"][0] for row in train)
     best = [answer for answer, n in counts.items() if n == max(counts.values())]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ruleworld_data.spec import check_name, num_rows
+from ruleworld_data.spec import WorldSpec, check_name
 
 from ..backends import Backend
 from ..backends.local import Local
@@ -68,7 +68,7 @@ class Options:
         """Rules of the world that the split asks about."""
         split = "heldout" if self.split == "heldout" else "train"
         version, dials = self.source.version, self.source.dials
-        return num_rows("rules", split, self.source.scale, version=version, dials=dials)
+        return WorldSpec(self.source.scale, split, version=version, dials=dials).num_rows("rules")
 
     def spec(
         self,

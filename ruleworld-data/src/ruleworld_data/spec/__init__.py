@@ -22,5 +22,5 @@ __getattr__, __dir__, __all__ = attach(
         "check_count check_name check_seed check_share data_version read_fields size_of splits_of"
     ),
     sizes="SCALES Scale WorldSizes",
-    world="WorldSpec num_rows",
+    world="WorldSpec",
 )

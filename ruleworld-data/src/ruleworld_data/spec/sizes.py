@@ -144,8 +144,8 @@ class WorldSizes:
 
     def slots(self) -> dict[str, int]:
         """Room for each open rule type under the constraints (a lower bound for ``state2attr``)."""
-        places, actions = self.colour_sizes()[:2]
-        drivers = _parts(self.attributes - self.threshold_attributes, self.levels)[0]
+        places, actions, *others = self.colour_sizes()
+        drivers = places + actions + sum(others)
         open_ = (self.states - self.reachable_states - self.count2state) * (places + actions)
         if not self.crowd:
             open_ += self.environments * places + 2 * self.actions * actions - 3 * self.actions

@@ -116,16 +116,3 @@ class WorldSpec:
             # A thin crowd has few chains. Three hops have four paths through a state that is led to.
             room = scale.chain_room(part / RESERVED**2 if unseen else part) * (4 if size == 3 else 1)
         return min(rows, max(least, room // 10 * 10))
-
-
-def num_rows(
-    config: str,
-    split: str,
-    scale: str = "paper",
-    seed: int = 0,
-    *,
-    version: str = VERSION,
-    dials: Dials = PAPER_POINT,
-) -> int:
-    """Return the number of rows of one split of one configuration (a sub-task name or ``"rules"``)."""
-    return WorldSpec(scale, split, seed, version, dials).num_rows(config)

@@ -33,14 +33,8 @@ _WORTH_A_PROCESS = 10
 """Batches that take longer than starting a process."""
 _LIFETIME = 100
 """Batches that a process checks before it is replaced."""
-_ANSWER_TYPE = {
-    "has": "count",
-    "in": "environment",
-    "state": "state",
-    "state_of_count": "state",
-    "most": "creature",
-}
-_ANSWER_TYPE |= dict.fromkeys(("sum", "difference", "highest"), "count")
+_ANSWER_TYPE = {"in": "environment", "state": "state", "state_of_count": "state", "most": "creature"}
+_ANSWER_TYPE |= dict.fromkeys(("has", "sum", "difference", "highest"), "count")
 
 Batch = tuple[str, list[tuple[SubQuestion, bool]]]
 """World and sub-questions, each with whether an evaluation split of the first world has it."""

@@ -48,7 +48,7 @@ def leak_report(build_dir: str | Path) -> dict[str, Any]:
     """
     folder = Path(build_dir)
     read_build(folder)
-    scores, limits = shortcuts(folder), bars(folder)
+    scores, limits = shortcuts(folder)
     above = {
         shortcut: {name: score for name, score in own.items() if score > limits.get(name, 1)}
         for shortcut, own in scores.items()
@@ -57,16 +57,20 @@ def leak_report(build_dir: str | Path) -> dict[str, Any]:
     return {"folder": str(folder), "shortcuts": scores, "above_bar": above, "memory": memory(folder)}
 
 
-def shortcuts(folder: Path) -> dict[str, Scores]:
+def shortcuts(folder: Path) -> tuple[dict[str, Scores], Scores]:
     """Score on test who has learnt one sub-task of train.
 
     Returns
     -------
-    dict
+    scores : dict
         Shortcut -> ``"all"`` (mean over sub-tasks) and every sub-task -> exact match, 0 to 1; and how often it is right
         whether there is an answer, of the sub-tasks where a half has none.
+    bars : dict
+        What a shortcut may score in each sub-task: the bar, a blind choice's score, three standard errors. Of a
+        comparison's creatures one is the answer, of the questions that may have no answer a half is ``unknown``.
     """
     scores: dict[str, Scores] = {name: {} for name in SHORTCUTS}
+    bars = {}
     for subtask in _subtasks(folder):
         train, test = (_questions(folder, subtask, split, _SHORTCUT_ROWS) for split in ("train", "test"))
         for name, learn in SHORTCUTS.items():
@@ -75,24 +79,13 @@ def shortcuts(folder: Path) -> dict[str, Scores]:
             guess = ANSWERABLE(_flat(train))
             told = fmean(guess(part) == answerable(part) for part in _flat(test))
             scores.setdefault("whether there is an answer", {})[subtask] = told
-    return {name: _with_mean(own) for name, own in scores.items()}
-
-
-def bars(folder: Path) -> Scores:
-    """Return what a shortcut may score in each sub-task: the bar, a blind choice's score, three standard errors.
-
-    Of a comparison's creatures one is the answer, of the questions that may have no answer a half is ``unknown``.
-    """
-    limits = {}
-    for subtask in _subtasks(folder):
-        test = _questions(folder, subtask, "test", _SHORTCUT_ROWS)
         blind = (
             1 / part.query.count("Has(") if part.type == "Most" else part.answer == UNKNOWN
             for part, *_ in test
         )
         share = SHORTCUT_BAR + fmean(blind)
-        limits[subtask] = share + 3 * (share * (1 - share) / len(test)) ** 0.5
-    return limits
+        bars[subtask] = share + 3 * (share * (1 - share) / len(test)) ** 0.5
+    return {name: _with_mean(own) for name, own in scores.items()}, bars
 
 
 def memory(folder: Path) -> dict[str, dict[str, Scores]]:

@@ -13,6 +13,7 @@ other part.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,12 +138,7 @@ def _learner(
     return learn
 
 
-def _answer(part: Part) -> str:
-    return part.answer
-
-
-def _lesson(part: Part) -> str:
-    return part.lesson
+_answer, _lesson, _type, _words = map(attrgetter, ("answer", "lesson", "type", "words"))
 
 
 def answerable(part: Part) -> str:
@@ -151,17 +147,17 @@ def answerable(part: Part) -> str:
 
 
 SHORTCUTS: dict[str, Learn] = {
-    "answer prior": _learner(lambda part: part.type, _answer),
+    "answer prior": _learner(_type, _answer),
     "attribute and type": _learner(lambda part: (part.type, part.query), _answer),
     "number in the question": _learner(
-        lambda part: None if part.stated is None else part.numbers, lambda part: part.change
+        lambda part: None if part.stated is None else part.numbers, attrgetter("change")
     ),
-    "question only": _learner(lambda part: (part.place, part.type), _answer, lambda part: part.words),
+    "question only": _learner(lambda part: (part.place, part.type), _answer, _words),
 }
 MEMORY: dict[str, Learn] = {
-    "train by heart": _learner(lambda part: part.symbols, _lesson),
+    "train by heart": _learner(attrgetter("symbols"), _lesson),
     "naive Bayes on clauses": _learner(
         lambda part: (part.type, part.stated is None), _lesson, lambda part: dict.fromkeys(part.symbols)
     ),
 }
-ANSWERABLE: Learn = _learner(lambda part: (part.place, part.type), answerable, lambda part: part.words)
+ANSWERABLE: Learn = _learner(lambda part: (part.place, part.type), answerable, _words)

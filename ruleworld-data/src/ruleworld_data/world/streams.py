@@ -82,17 +82,9 @@ class Stream:
         drawn = np.empty(0, dtype=np.int64)
         while len(drawn) < count:
             fresh = (self.words(int((count - len(drawn)) * 2.2) + 16) >> shift).astype(np.int64)
-            drawn = _first_occurrences(np.concatenate([drawn, fresh[fresh < n]]))
+            drawn = np.concatenate([drawn, fresh[fresh < n]])
+            drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]  # each at its first occurrence
         return drawn[:count]
-
-
-def _first_occurrences(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Drop repeats, keeping the order of first occurrence."""
-    order = np.argsort(values, kind="stable")
-    ordered = values[order]
-    repeat = np.zeros(len(values), dtype=bool)
-    repeat[order[1:]] = ordered[1:] == ordered[:-1]
-    return values[~repeat]
 
 
 def keyed_integers(key: tuple[Key, ...], high: int, *columns: NDArray[np.integer] | int) -> NDArray[np.int64]:
