@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 from rwbench.methods.retrieve import Retrieve
+from rwbench.methods.solver import Solver
 from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
+from rwbench.retrievers.random import Random
 from rwbench.run.data import DataSource
+from rwbench.run.runner import run_spec
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,6 +37,14 @@ def options(workspace):
 def spec(options):
     """A quick run: 22 questions, BM25, a pool of 100 per question."""
     return options.spec(Retrieve(BM25()), "nl", size=100, scope="question")
+
+
+@pytest.fixture(scope="session")
+def finished(workspace, tmp_path_factory):
+    """A folder of runs that no test changes, and their ids: BM25, random rules and the solver, 44 questions each."""
+    out, options = tmp_path_factory.mktemp("finished"), Options(workspace, limit=4)
+    specs = [options.spec(m, "nl", 100, "question") for m in (Retrieve(BM25()), Retrieve(Random()), Solver())]
+    return out, [run_spec(spec, workspace, out)["run_id"] for spec in specs]
 
 
 @pytest.fixture(scope="session")

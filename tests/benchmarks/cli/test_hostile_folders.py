@@ -1,12 +1,10 @@
 """Run folders of a stranger: what they hold is refused in one line or shown as text, and links write nowhere."""
 
 import json
+import shutil
 
 import pytest
 from rwbench.cli.app import app
-from rwbench.methods.retrieve import Retrieve
-from rwbench.recipes import Options
-from rwbench.retrievers.bm25 import BM25
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
 from rwbench.spec import RunSpec
@@ -19,22 +17,9 @@ def rwbench(*words):
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-@pytest.fixture(scope="module")
-def finished(workspace, tmp_path_factory):
-    """Two finished runs: their folder, and what their files hold."""
-    out = tmp_path_factory.mktemp("runs")
-    options = Options(workspace, limit=1)
-    for size in (100, 200):
-        run_spec(options.spec(Retrieve(BM25()), "nl", size, "question"), workspace, out)
-    return {path.relative_to(out): path.read_bytes() for path in out.rglob("*.js*")}
-
-
 @pytest.fixture
 def runs(finished, tmp_path):
-    for path, body in finished.items():
-        (tmp_path / "runs" / path.parent).mkdir(parents=True, exist_ok=True)
-        (tmp_path / "runs" / path).write_bytes(body)
-    return tmp_path / "runs"
+    return shutil.copytree(finished[0], tmp_path / "runs")
 
 
 FILES = {
@@ -120,4 +105,4 @@ def test_links_in_a_folder_write_to_no_other_file(runs, workspace, tmp_path):
     run.rename(samples.parent)
     run_spec(spec, workspace, runs)
     assert target.read_bytes() == before and not samples.is_symlink()
-    assert len(read_samples(samples)) == 11
+    assert len(read_samples(samples)) == 44

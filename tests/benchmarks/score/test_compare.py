@@ -2,42 +2,21 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 from rwbench.cli.app import app
-from rwbench.methods.retrieve import Retrieve
-from rwbench.methods.solver import Solver
-from rwbench.recipes import Options
 from rwbench.report.compare import compare_runs
-from rwbench.retrievers.bm25 import BM25
-from rwbench.retrievers.random import Random
-from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
 from typer.testing import CliRunner
-
-ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def runs(workspace, tmp_path_factory):
-    out = tmp_path_factory.mktemp("runs")
-    specs = [
-        Options(workspace, limit=4).spec(method, "nl", 100, "question")
-        for method in (Retrieve(BM25()), Retrieve(Random()), Solver())
-    ]
-    for spec in specs:
-        run_spec(spec, workspace, out)
-    return out, [spec.run_id for spec in specs]
 
 
 def compare(*words):
     return CliRunner().invoke(app, ["compare", *map(str, words)])
 
 
-def test_differences_are_those_of_the_samples(runs):
-    out, ids = runs
+def test_differences_are_those_of_the_samples(finished):
+    out, ids = finished
     found = compare_runs([out / name for name in ids], ["recall@1", "recall@10"])
     bm25, random = ({s["id"]: s for s in read_samples(out / name / "samples.jsonl")} for name in ids[:2])
     by_subtask = {}
@@ -58,8 +37,8 @@ def test_differences_are_those_of_the_samples(runs):
     )
 
 
-def test_the_command_prints_what_json_holds(runs):
-    out, ids = runs
+def test_the_command_prints_what_json_holds(finished):
+    out, ids = finished
     pair = [out / name for name in ids[:2]]
     found, text = json.loads(compare(*pair, "--json").stdout), compare(*pair).stdout
     entry = found["comparisons"][0]["metrics"]["recall@1"]
@@ -69,8 +48,8 @@ def test_the_command_prints_what_json_holds(runs):
     assert found["baseline"]["run_id"] == ids[0]
 
 
-def test_only_questions_that_both_scored_are_compared(runs, tmp_path):
-    out, ids = runs
+def test_only_questions_that_both_scored_are_compared(finished, tmp_path):
+    out, ids = finished
     for name in ids[:2]:
         shutil.copytree(out / name, tmp_path / name)
     path = tmp_path / ids[1] / "samples.jsonl"
@@ -89,15 +68,15 @@ def test_only_questions_that_both_scored_are_compared(runs, tmp_path):
         (("{0}", "{1}", "--metric", "exact_match"), "unknown metric that all runs have 'exact_match'"),
     ],
 )
-def test_user_errors_say_what_to_type(runs, words, message):
-    out, ids = runs
+def test_user_errors_say_what_to_type(finished, words, message):
+    out, ids = finished
     result = compare(*[word.format(*(out / name for name in ids)) for word in words])
     assert result.exit_code == 2
     assert message in result.stderr
 
 
-def test_runs_on_other_questions_are_refused(runs, tmp_path):
-    out, ids = runs
+def test_runs_on_other_questions_are_refused(finished, tmp_path):
+    out, ids = finished
     shutil.copytree(out / ids[1], tmp_path / ids[1])
     path = tmp_path / ids[1] / "results.json"
     results = json.loads(path.read_text())

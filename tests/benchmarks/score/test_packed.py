@@ -5,11 +5,7 @@ from pathlib import Path
 
 import pytest
 from rwbench.cli.app import app
-from rwbench.methods.retrieve import Retrieve
-from rwbench.methods.solver import Solver
-from rwbench.recipes import Options
 from rwbench.report.packing import pack
-from rwbench.retrievers.bm25 import BM25
 from rwbench.run.runner import run_spec
 from rwbench.score.packed import UNKNOWN_RULE, is_packed
 from rwbench.score.results import find_results, find_samples, read_results, run_samples
@@ -50,12 +46,9 @@ def test_every_committed_score_comes_out_again(name):
 
 
 @pytest.fixture(scope="module")
-def both(workspace, tmp_path_factory):
+def both(finished, tmp_path_factory):
     """A folder of runs, and the same packed."""
-    out, to = tmp_path_factory.mktemp("runs"), tmp_path_factory.mktemp("small") / "packed"
-    for method in (Retrieve(BM25()), Solver()):
-        spec = Options(workspace, limit=2).spec(method, "nl", 1000, "batch")
-        run_spec(spec, workspace, out)
+    out, to = finished[0], tmp_path_factory.mktemp("small") / "packed"
     pack(find_results(out), out, to)
     return out, to
 
@@ -131,7 +124,7 @@ def cut(out, lines=3):
 
 def test_other_runs_in_the_folder_are_named(both):
     out, to = both
-    with pytest.raises(ValueError, match="holds 1 runs that are not among these"):
+    with pytest.raises(ValueError, match="holds 2 runs that are not among these"):
         pack(find_results(out)[:1], out, to)
 
 

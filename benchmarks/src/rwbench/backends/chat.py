@@ -9,14 +9,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import httpx2
-import openai
 from ruleworld_data.io import write_whole
 
 from . import Completion, Finish, GoneError
 from .address import KEY_VARIABLE, URL_VARIABLE, check_endpoint, read_key
+
+if TYPE_CHECKING:
+    import openai
 
 SHORTEST_SECRET = 6
 """A shorter key, such as the ``EMPTY`` of some local servers, is a word like any other and no secret."""
@@ -63,6 +64,8 @@ class ChatClient:
     def __init__(
         self, url: str, model: str, replies: Path | None = None, timeout: float = 120.0, tries: int = 5
     ) -> None:
+        import openai
+
         check_endpoint(url, model)
         self.url, self.model, self.timeout = url, model, timeout
         self.key = read_key(url)
@@ -129,6 +132,9 @@ class ChatClient:
         return replace(done, seconds=time.perf_counter() - start)
 
     def _ask(self, body: Mapping[str, Any]) -> Completion:
+        import httpx2
+        import openai
+
         reply = None
         try:
             reply = self._client.chat.completions.create(

@@ -13,17 +13,7 @@ from typing import Any
 
 from ..score.results import Environment
 
-PACKAGES = (
-    "rwbench",
-    "ruleworld-data",
-    "numpy",
-    "scipy",
-    "pyarrow",
-    "bm25s",
-    "PyStemmer",
-    "torch",
-    "transformers",
-)
+PACKAGES = "rwbench ruleworld-data numpy scipy pyarrow bm25s PyStemmer torch transformers".split()
 
 
 def environment() -> Environment:
