@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from rwbench.cli.app import app
-from rwbench.efficiency.methods import METHODS, PLUS, TOGETHER, InjectedRules, obstacle
+from rwbench.efficiency.methods import METHODS, PLUS, TOGETHER, ProjectedRules, obstacle
 from rwbench.efficiency.serving import measure, measure_cell, serving_markdown
 from rwbench.efficiency.workload import Settings, random_model, random_rows
 from typer.testing import CliRunner
@@ -25,18 +25,23 @@ def measured(tmp_path, cells, settings=TINY):
 
 
 @torch.no_grad()
-def test_injected_rules_are_what_a_memory_without_top_k_attends_to(tmp_path):
+def test_rules_that_are_projected_once_are_those_of_every_prompt(tmp_path):
+    """And of every token after it."""
     model = random_model(TINY)
     adapter = RuleAdapter(model, kblam_config(16, every=1)).requires_grad_(False)
     keys, values = (random_rows(tmp_path / str(key), 30, 16, "fp32", key) for key in (0, 1))
     bank = RuleBank(keys, values, [str(i) for i in range(30)], [f"x{i}" for i in range(30)])
-    ids = torch.tensor([[3, 1, 4, 1, 5]])
-    with attach(model, InjectedRules(adapter, keys, values)):
-        injected = model(ids).logits
-    with attach(model, RuleMemory(adapter, bank)):
-        expected = model(ids).logits
-    assert torch.allclose(injected, expected, atol=1e-5)
-    assert not torch.allclose(injected, model(ids).logits, atol=1e-3)
+
+    def read(memory, ids):
+        with attach(model, memory):
+            done = model(ids, use_cache=True)
+            return done.logits, model(ids[:, :1], past_key_values=done.past_key_values).logits
+
+    once = ProjectedRules(adapter, bank)
+    for ids in (torch.tensor([[3, 1, 4, 1, 5]]), torch.tensor([[9, 2, 6]])):
+        for ours, wanted in zip(read(once, ids), read(RuleMemory(adapter, bank), ids), strict=True):
+            assert torch.allclose(ours, wanted, atol=1e-5)
+        assert not torch.allclose(read(once, ids)[0], model(ids).logits, atol=1e-3)
 
 
 def test_every_method_is_measured_and_its_bytes_are_counted(tmp_path):

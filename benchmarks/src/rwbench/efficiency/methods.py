@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dynarule.memory import LayerMemory
 from dynarule.plus import RuleStates, TokenMemory
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
@@ -29,6 +28,8 @@ METHODS = {
     "inject-all": "all rules, every layer",
     "inject-third": "all rules, every third layer (KBLaM)",
 }
+EVERY = {"inject-all": 1, "inject-third": 3}
+"""Methods that read all rules -> in every so many layers."""
 PLUS: dict[str, Any] = {
     "confidence_layer": 2, "first_layer": 2, "shared_after": True, "reading": "tokens", "search_heads": 4,
     "search_offsets": 64, "lookahead": 4, "score_weight": 6.0, "score_limit": 4.0, "top_k": 16,
@@ -70,34 +71,25 @@ class Condition:
             return timed(work, device)
 
 
-class InjectedRules(LayerMemory):
-    """All rules in attention, as KBLaM serves them.
+class ProjectedRules(RuleMemory):
+    """All rules in attention, as KBLaM serves them: their keys and values are projected once, for all prompts."""
 
-    Keys and values are projected once, as a server would before the first prompt, and lie in memory as attention reads
-    them: (1, H, M, D) per layer.
-    """
-
-    def __init__(self, adapter: RuleAdapter, keys_MP: Tensor, values_MP: Tensor) -> None:
-        super().__init__(adapter)
-        self._rules: dict[int, tuple[Tensor, Tensor]] = {}
-        for layer in adapter.config.layers(adapter.num_layers):
-            projection = adapter[layer]
-            dtype = projection.k.weight.dtype
-            key_1HMD = projection.heads(projection.keys(keys_MP.to(dtype))[None]).contiguous()
-            value_1HMD = projection.heads(projection.values(values_MP.to(dtype))[None]).contiguous()
-            self._rules[layer] = key_1HMD, value_1HMD
+    def __init__(self, adapter: RuleAdapter, bank: RuleBank) -> None:
+        super().__init__(adapter, bank)
+        self._projected: dict[int, tuple[Tensor, Tensor, Tensor | None, float | Tensor]] = {}
 
     def holds(self, layer: int) -> bool:
         """Return whether a layer reads rules."""
-        return layer in self._rules
+        return True
 
-    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, float]:
+    def rules(self, layer: int, query_BHTD: Tensor) -> tuple[Tensor, Tensor, Tensor | None, float | Tensor]:
         """Return all rules of a layer, each visible to every token."""
-        key_1HMD, value_1HMD = self._rules[layer]
-        return key_1HMD, value_1HMD, None, self.length_shift(key_1HMD.shape[2])
+        if layer not in self._projected:
+            self._projected[layer] = super().rules(layer, query_BHTD)
+        return self._projected[layer]
 
 
-def injected_bytes(settings: Settings, every: int) -> int:
+def projected_bytes(settings: Settings, every: int) -> int:
     """Return the bytes of a rule's keys and values in every so many layers."""
     config = settings.config
     layers = len(range(0, config.num_hidden_layers, every))
@@ -110,15 +102,11 @@ def obstacle(settings: Settings, method: str, rules: int) -> str | None:
         tokens = settings.prompt_tokens + settings.tokens_per_rule * rules + settings.new_tokens
         if tokens > (context := settings.config.max_position_embeddings):
             return f"{tokens:,} tokens do not fit the context of {context:,}"
-    elif method.startswith("inject"):
-        need = injected_bytes(settings, _every(method)) * rules / 1e9
+    elif method in EVERY:
+        need = projected_bytes(settings, EVERY[method]) * rules / 1e9
         if need > MAX_GB:
             return f"keys and values need {need:,.1f} GB, allowed are {MAX_GB}"
     return None
-
-
-def _every(method: str) -> int:
-    return 1 if method == "inject-all" else 3
 
 
 def build(settings: Settings, method: str, rules: int, base: Condition, folder: Path) -> Condition:
@@ -129,15 +117,16 @@ def build(settings: Settings, method: str, rules: int, base: Condition, folder: 
     sides = [_side(settings, rules, count, key, folder / str(key)) for key, count in enumerate(shared)]
     # A copy of the modules over the same weights, since the adapter becomes a part of its model.
     model = copy.deepcopy(base.model, {id(weight): weight for weight in base.model.parameters()})
+    bank = _bank(sides, rules)
     if method == "dynarule":
-        return _dynarule(settings, model, base.prompt, _bank(sides, rules))
+        return _dynarule(settings, model, base.prompt, bank)
     if method.startswith("dynarule-plus"):
-        return _plus(settings, model, base.prompt, _bank(sides, rules), method == "dynarule-plus-together")
-    every = _every(method)
+        return _plus(settings, model, base.prompt, bank, method == "dynarule-plus-together")
+    every = EVERY[method]
     adapter = RuleAdapter(model, kblam_config(settings.encoder_dim, every=every)).requires_grad_(False)
-    injected = InjectedRules(adapter, *(rows if place is None else rows[place] for rows, place in sides))
-    size = {"keys and values": float(injected_bytes(settings, every))}
-    return Condition(model, base.prompt, lambda: attach(model, injected), bytes_per_rule=size)
+    projected = ProjectedRules(adapter, bank)
+    size = {"keys and values": float(projected_bytes(settings, every))}
+    return Condition(model, base.prompt, lambda: attach(model, projected), bytes_per_rule=size)
 
 
 def _prompting(settings: Settings, rules: int, base: Condition) -> Condition:
