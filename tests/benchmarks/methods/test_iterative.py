@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from ruleworld_data.prompts import Template, parse_template
-from rwbench.leaderboard.records import readings
+from rwbench.leaderboard.records import answers_in
 from rwbench.methods.conversation import UsageCounter
 from rwbench.methods.ircot import IRCoT
 from rwbench.methods.iterative import AGGREGATIONS, shipped_template
@@ -218,7 +218,7 @@ def test_react_follows_its_published_course(talk):
     ]
     # 1/62 + 1/62 for rule 1, 1/61 for rules 0 and 2: two are kept, the tie goes by id.
     assert out.retrieved == [[1, 0]]
-    assert (out.answers, out.outcome, out.text) == (["7"], "ok", "finish[7]")
+    assert (out.answers, out.outcome, out.text) == (["7"], "ok", "\\boxed{7}")
     assert prompts[2].endswith(
         f"Question: {QUESTION}\n"
         "Thought 1: I need what a chase does.\nAction 1: search[chases enter the bridge]\n"
@@ -312,13 +312,17 @@ def test_react_repairs_a_missing_action_and_says_what_is_none(talk):
 
 @pytest.mark.parametrize(
     ("action", "answers"),
-    [("finish[5,,]", ["5", ""]), ("FINISH[ 7 , the bridge ]", ["7", "the bridge"]), ("finish[]", [])],
+    [
+        ("finish[5,,]", ["5", ""]),
+        ("FINISH[ 7 , the bridge ]", ["7", "the bridge"]),
+        ("finish[]", []),
+        ("finish[7}, 8]", ["7"]),
+    ],
 )
 def test_react_keeps_what_the_agent_wrote(talk, action, answers):
     """Whoever judges the output again reads the same answers."""
     _, out, _ = talk(ReAct, f" So.\nAction 1: {action}", final="agent")
-    assert (out.text, out.answers, out.outcome) == (action, answers, "ok")
-    assert readings(out.text)[0] == answers
+    assert (out.answers, out.outcome, answers_in(out.text)) == (answers, "ok", answers)
 
 
 def test_a_context_that_fills_up_is_an_outcome(overlap, pool):

@@ -2,9 +2,6 @@ import json
 
 import numpy as np
 import pytest
-from rwbench.methods.retrieve import Retrieve
-from rwbench.recipes import Options
-from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
 from rwbench.score.results import FILE_NAME, find_results, read_results
 from rwbench.score.samples import read_samples
@@ -27,19 +24,6 @@ def test_metrics_are_the_means_of_the_samples(run):
     macro = np.mean([np.mean(values) for values in by_subtask.values()])
     assert metric["macro"]["value"] == pytest.approx(macro, abs=1e-6)
     assert metric["macro"]["ci_low"] <= macro <= metric["macro"]["ci_high"]
-
-
-def test_the_folds_of_mini_give_the_paper_s_interval(workspace, tmp_path):
-    spec = Options(workspace).spec(Retrieve(Random()), "nl", size=100, scope="question")
-    folds = run_spec(spec, workspace, tmp_path)["metrics"]["recall@10"]["folds"]
-    samples = read_samples(tmp_path / spec.run_id / "samples.jsonl")
-    by_fold = {}
-    for sample in samples:
-        by_subtask = by_fold.setdefault(sample["fold"], {})
-        by_subtask.setdefault(sample["subtask"], []).append(sample["scores"]["recall@10"])
-    wanted = [np.mean([np.mean(values) for values in by_fold[fold].values()]) for fold in range(5)]
-    assert folds["values"] == pytest.approx(wanted, abs=1e-6)
-    assert folds["t_half"] == pytest.approx(2.776 * np.std(wanted, ddof=1) / 5**0.5, abs=2e-5)
 
 
 def test_a_file_that_is_no_json_or_of_another_version_is_named(run):

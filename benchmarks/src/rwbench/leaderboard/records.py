@@ -5,7 +5,6 @@ Questions, gold and scores are joined when it is read (`rwbench.leaderboard.judg
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -23,7 +22,6 @@ MAX_OUTPUT = 200_000
 MAX_PARTS, MAX_PART = 64, 200
 """Answers kept of an output, and characters of each: gold is far shorter, so what is cut was wrong and stays so."""
 MAX_AMOUNT = 10**9
-FINISH = re.compile(r"finish\[(.*)\]", re.DOTALL | re.IGNORECASE)
 
 
 def _distinct(rules: list[int]) -> list[int]:
@@ -68,16 +66,16 @@ class Record(BaseModel):
         if not isinstance(row, dict):
             return row
         output = row.get("output")
-        written = {} if not isinstance(output, str) else {"answers": readings(output)[0]}
+        written = {} if not isinstance(output, str) else {"answers": answers_in(output)}
         row = {"output": None, "answers": None, "retrieved": None, "usage": {}} | written | row
         return {"outcome": "refused_format" if written and not row["answers"] else "ok"} | row
 
     @model_validator(mode="after")
     def _answers_are_in_the_output(self) -> Self:
         if self.answers is not None and self.output is not None:
-            read = readings(self.output)
-            if self.answers not in read:
-                raise ValueError(f"answers are not what the scorer reads in output: {quote(read[0])}")
+            read = answers_in(self.output)
+            if self.answers != read:
+                raise ValueError(f"answers are not what the scorer reads in output: {quote(read)}")
         return self
 
     @classmethod
@@ -132,15 +130,9 @@ def read_predictions(path: Path) -> dict[int, Record]:
         return read_records(lines, str(path))
 
 
-def readings(text: str) -> list[list[str]]:
-    r"""Return the answers that an output gives: in its last ``\boxed{}``, else as ReAct's whole ``finish[...]``.
-
-    At most `MAX_PARTS`, of `MAX_PART` characters each. Which of the two a method reads, the text alone does not say:
-    the first is the usual one.
-    """
-    box, done = parse_boxed(text), FINISH.fullmatch(text)
-    read = [_capped(split_answers(part)) for part in (box, done and done[1]) if part is not None]
-    return read if box is not None else [*read, []]
+def answers_in(text: str) -> list[str]:
+    r"""Return the answers in the last ``\boxed{}`` of an output: at most `MAX_PARTS`, of `MAX_PART` characters each."""
+    return _capped(split_answers(parse_boxed(text) or ""))
 
 
 def _capped(answers: list[str]) -> list[str]:

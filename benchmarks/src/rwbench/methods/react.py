@@ -39,7 +39,7 @@ class ReAct(Iterative):
     ----------
     final : {"reader", "agent"}
         Who gives the final answer: a reader over the collected rules, as in the paper, or the agent's own
-        ``finish[...]``. An agent that does not finish within its rounds has no answer.
+        ``finish[...]``, in a box. An agent that does not finish within its rounds has no answer.
     reworded : bool
         Show a model that asks in a language of its own its first request in the words of the rules: as the premise of
         what was found that shares most words with it. What it writes after that is in their form; texts and traces
@@ -102,7 +102,8 @@ class ReAct(Iterative):
             search.log(f"{thought}\n{action}")
             kind, words = match.groups() if (match := ACTION.match(action)) else ("", "")
             if kind.lower() == "finish":
-                return split_answers(words), action, bad_actions
+                text = f"\\boxed{{{words}}}"  # as all other answers stand, for whoever reads them again
+                return split_answers(parse_boxed(text) or ""), text, bad_actions
             if words.strip():
                 observation = "\n".join(search.texts(search.find(words.strip()).ids)) or "No rule was found."
             else:
