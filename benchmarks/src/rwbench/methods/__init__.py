@@ -91,13 +91,13 @@ class Method(Component):
 
     @property
     def batch_size(self) -> int | None:
-        """Questions that `answer` gets at once; None: all that share a pool, or all that have pools of their own."""
-        return None
+        """Questions that `answer` gets at once, what its model takes; None: all that share a pool or have their own."""
+        return getattr(getattr(self, "model", None), "batch", None)
 
     @property
     def whole_batches(self) -> bool:
         """Whether what shares a batch can change the last bits of an output, so that a resumed run must repeat it."""
-        return False
+        return getattr(getattr(self, "model", None), "whole_batches", False)
 
     def missing(self) -> str | None:
         """Return what to install first, or None."""

@@ -85,16 +85,6 @@ class ModelMethod(Method):
     model: Backend
     max_new_tokens: int = 512
 
-    @property
-    def batch_size(self) -> int:
-        """What the model takes at once."""
-        return self.model.batch
-
-    @property
-    def whole_batches(self) -> bool:
-        """As the model has it."""
-        return self.model.whole_batches
-
     @abstractmethod
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Yield calls and return the question's output; the calls are counted in ``usage``, retrievals are not."""

@@ -125,11 +125,6 @@ class Memory(Method):
         """What the model takes at once; no two questions have the same gold rules, so these are asked one by one."""
         return 1 if self.rules == "gold" else self.model.batch
 
-    @property
-    def whole_batches(self) -> bool:
-        """Sums of a batch are made in another order than those of another."""
-        return True
-
     def reader(self, representation: str) -> RuleReader:
         """Return the model with its adapter; a ValueError if it is not the one that the spec names."""
         from ..models.reader import load_reader
