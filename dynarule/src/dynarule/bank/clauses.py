@@ -8,8 +8,7 @@ Where no structure is sure the whole rule is both its premise and its conclusion
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from itertools import islice, pairwise
+from itertools import islice
 from typing import NamedTuple
 
 from .lexicon import (
@@ -18,16 +17,15 @@ from .lexicon import (
     LISTS,
     MODALS,
     NOT_BEFORE_VERB,
-    OWNERS,
     RELATIVE,
     RESTRICTS,
     VERBS,
     blanked,
-    goes_on,
     has_verb,
     is_plural,
     words_of,
 )
+from .openings import ARROW, CLAUSAL, LEAD, leading
 
 
 class Clauses(NamedTuple):
@@ -38,21 +36,6 @@ class Clauses(NamedTuple):
     sure: bool
 
 
-_CLAUSES = (
-    "if|when|whenever|where|wherever|once|unless|until|while|as soon as|as long as|so long as|provided|providing|"
-    "in case(?! of)|in the event(?! of)|except when|except if|should|had|were|given that|assuming|suppose|even if|"
-    "only if|only when|because|since|in cases where|to the extent|on condition that|insofar as|"
-    "(?:(?:each|every|any|the first) time|the moment)(?= (?:an?|the|someone|you|he|she|it|they|we)\\b)"
-)
-_CLAUSAL = re.compile(rf"(?:{_CLAUSES})\b", re.IGNORECASE)
-"""The beginning of a condition with a verb of its own."""
-_LEAD = re.compile(
-    r"(?!(?:for (?:example|instance)|in (?:addition|general|particular|principle|short|fact)|at the same time),)"
-    rf"(?:{_CLAUSES}|in|in case of|in the event of|before|after|during|upon|on|at|for|from|with|without|within|to|"
-    r"except|given|by|under|among|between|outside|inside|above|below|over|prior to|following|subject to|depending on|"
-    r"regardless of|due to|despite|notwithstanding|instead of|apart from|as of|not? later than|having|failing)\b(?!-)",
-    re.IGNORECASE,
-)
 _TRAILING = re.compile(
     r"(?<![;.?])(?<!\bnot)(?<!\bas),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except(?! that)\s|without\s|"
     r"(?:(?:only|even)\s+)?(?:if|when|whenever|unless|while|as long as|so long as|as soon as|until|before|after|where|"
@@ -90,7 +73,6 @@ _FORMS = [
     )
 ]
 _LOGIC = re.compile(r"\s*(?:=>|⇒)\s*")
-_ARROW = re.compile(r"\s*(?:--?>|→)\s*")
 _LABEL = re.compile(
     r":\s+|(?<=[^\W\d])\s+[–—=-]\s+(?!\d[\d:.]*\s?[ap]\.?m\b)|(?<=\d)\s+[–—-]\s+(?=[^\W\d]|[\d.,]+\s*(?:[€$£%]|EUR|USD|euro))"
 )
@@ -103,25 +85,7 @@ _NO_END = re.compile(
     r"(?<!\.)\b(?:\w|e\.g|i\.e|mrs?|ms|dr|prof|st|nos?|nr|art|sect?|para|fig|incl|excl|approx|max|min|vs|ca|ext|inc|ltd|co)$",
     re.IGNORECASE,
 )
-_TAKES = frozenset().union(
-    *(
-        LISTS[name]
-        for name in "not_before_verb restricts modals pronouns relative before_order not_before_clause".split()
-    )
-)
-"""Words that a noun phrase or a verb follows, so no main clause begins behind them."""
-_ORDER_ENDS = re.compile(rf"\b(?:{_CLAUSES}|before|after|who|that|which|and|or|so)\b", re.IGNORECASE)
-_NAMED = re.compile(r"\s[a-z-]+ (?:[A-Z]|\d+)\b")
-"""What needs no article behind an order: "close *valve B*"."""
-_LAST_OF_LIST = re.compile(r"(?!(?:the|an?) )[\w -]*\b(?:and|or) [\w-]+ (?=(?:the|an?) )", re.IGNORECASE)
-"""The end of a list in an opening without a comma behind it: "In Rome, *Pisa and Bari* the limit is ..."."""
 _NO_LIST = re.compile(r", (?=(?:the|an?|no|each|every|any) (?:(?!(?:and|or)\b)[^,])*$)")
-_PARTICIPLES = re.compile(rf"(?:\w{{3,}}ed|{'|'.join(LISTS['participles'])}) (?:and|or)\b")
-_STILL_PREMISE = re.compile(
-    r"(?:and|or|nor|but|as well as|including|such as|even if|if|when|unless|who|whose|which|whom|where|that|except|"
-    r"with|without|whether|not|for example|e\.g\.|i\.e\.)\b",
-    re.IGNORECASE,
-)
 
 
 def split_rule(rule: str) -> Clauses:
@@ -149,7 +113,7 @@ def split_rule(rule: str) -> Clauses:
         if not _NO_END.search(text, max(0, m.start() - 9), m.start())
     )
     first = text[: next(ends, len(text))]
-    label = re.match(rf"[^.:;,]{{1,40}}: (?={_CLAUSAL.pattern})|{_NO_LABEL.pattern}: ", first, re.IGNORECASE)
+    label = re.match(rf"[^.:;,]{{1,40}}: (?={CLAUSAL.pattern})|{_NO_LABEL.pattern}: ", first, re.IGNORECASE)
     if label:  # "RENT: When you land on ...", "Note: ..."
         text, first = text[label.end() :], first[label.end() :]
     begun = re.match(
@@ -161,10 +125,10 @@ def split_rule(rule: str) -> Clauses:
         parts = find(read)
         if parts and all(part.strip(" .,;:") for part in parts):
             premise, conclusion = (part.strip().rstrip(",;:") for part in parts)
-            place = find is leading and not _CLAUSAL.match(premise) and premise[:3].lower() != "to "
+            place = find is leading and not CLAUSAL.match(premise) and premise[:3].lower() != "to "
             more = _trailing(conclusion, clause=True) if place else None
             # "In zone D, drivers pay 3 euros if the permit has expired"
-            if more and re.match(rf"(?!until \d)(?:only\b|{_CLAUSAL.pattern})", more[0]):
+            if more and re.match(rf"(?!until \d)(?:only\b|{CLAUSAL.pattern})", more[0]):
                 premise, conclusion = f"{premise}, {more[0]}", more[1].rstrip(",;:")
             return Clauses(premise, conclusion + text[len(read) :], True)
     return Clauses(whole, whole, False)
@@ -181,10 +145,10 @@ def _logic(text: str) -> tuple[str, str] | None:
     parts = _LOGIC.split(text, maxsplit=1)
     if len(parts) == 2:
         return parts[0], parts[1]
-    parts = _ARROW.split(text)
+    parts = ARROW.split(text)
     condition = (
         re.search(r"[(<>=≤≥]", parts[0])
-        or _CLAUSAL.match(text)
+        or CLAUSAL.match(text)
         or has_verb(parts[0])
         or parts[-1][:1].islower()
     )
@@ -194,126 +158,9 @@ def _logic(text: str) -> tuple[str, str] | None:
     return None if menu and "(" not in parts[0] else (parts[0], parts[1])
 
 
-def leading(text: str) -> tuple[str, str] | None:
-    """``If ..., ...`` and its relatives: the condition ends where a main clause begins."""
-    if not _LEAD.match(text):
-        return None
-    commas = _commas(text)
-    clausal, then = bool(_CLAUSAL.match(text)), re.search(r",?\s+then,?\s+", text, re.IGNORECASE)
-    if then and (clausal or text[:5].lower() == "given") and has_verb(text[then.end() :]):
-        return text[: then.start()], text[then.end() :]
-    colon = text.find(": ", 0, commas[0]) if commas else -1
-    if colon > 0 and (
-        parts := _uncomma(text, text[:colon], clausal)
-    ):  # the commas are those of a list behind it
-        return parts
-    segments = [text[start + 1 : end].strip() for start, end in pairwise([*commas, len(text)])]
-    complete = not clausal or (commas and has_verb(text[: commas[0]].partition(" ")[2]))
-    for comma, segment in zip(commas, segments, strict=True):
-        still = _still(segment)
-        if not clausal and (more := _LAST_OF_LIST.match(segment)) and has_verb(segment[more.end() :]):
-            at = text.index(segment, comma) + more.end()
-            return text[:at], text[at:]
-        if text[comma] == ";" and not clausal and has_verb(text[:comma]):
-            break  # "In winter doors are shut; ..."
-        # a condition without a verb so far is a list, or an insertion, in its middle
-        last = comma == commas[-1]
-        clause = has_verb(segment) or (last and _names_subject(text[:comma], segment))
-        if clause and not still and (complete or last):
-            return text[:comma], text[comma + 1 :]
-        complete = complete or has_verb(segment)
-    if commas and clausal and not _STILL_PREMISE.match(segments[-1]):
-        begins = [comma for comma, part in zip(commas, segments, strict=True) if not _still(part)]
-        at = [commas[-1], *begins][-1]  # "..., half the price, but no more than 9 euros, is charged"
-        return text[:at], text[at + 1 :]
-    return _uncomma(text, text[: commas[0]] if commas else text, clausal)
-
-
-def _still(segment: str) -> bool:
-    """Whether a segment goes on with the condition before it."""
-    return bool(_STILL_PREMISE.match(segment) or _PARTICIPLES.match(segment)) or goes_on(segment)
-
-
-def _names_subject(opening: str, segment: str) -> bool:
-    """Whether a clause follows an opening without a verb, though its own is not known: "the chair adjourns"."""
-    words = segment.lower().split()
-    said = words and words[0] in ARTICLES | LISTS["pronouns"] | OWNERS and len(words) > 3
-    return bool(said) and not (_CLAUSAL.match(opening) or opening[:3].lower() == "to " or has_verb(opening))
-
-
-def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
-    """``If a book is lost the borrower pays``, ``In an emergency call 112``: the one place where a main clause begins.
-
-    It begins with a subject that no word before it takes, else with an order; ``first`` is the text up to its comma.
-    """
-    words = [] if _ARROW.search(first) else words_of(first)[:60]
-    subjects, orders = [], []
-    trios = zip([(0, ""), *words], words, words[1:], [*words[2:], (0, "")], strict=False)
-    for (_, earlier), (_, before), (at, word), (_, after) in trios:
-        said = first[:at].partition(" ")[2]
-        whole = not clausal or has_verb(said) or re.match(r"\w+ing\b|in\b|on\b|not\b|possible\b", said)
-        if not whole or before in _TAKES or _LEAD.fullmatch(before) or _STILL_PREMISE.fullmatch(before):
-            continue
-        noun = before not in VERBS or (
-            earlier != "to" and (earlier in NOT_BEFORE_VERB or _LEAD.fullmatch(earlier))
-        )
-        named = word in ARTICLES | LISTS["pronouns"] | OWNERS and noun and has_verb(first[at:])
-        if named or (not clausal and _bare_subject(first[:at].split(), earlier, before, word, after)):
-            subjects.append(at)
-        elif (
-            not clausal
-            and word != "no"
-            and is_plural(before)
-            and earlier[-2:] != "ed"
-            and not (earlier in NOT_BEFORE_VERB or _LEAD.fullmatch(earlier))
-        ):
-            continue  # "In the desert players lose", "On school days bring lunch": a subject, or an order
-        elif word in LISTS["before_order"] or (word == "no" and not clausal):
-            orders.append(at)
-        elif VERBS.get(word) and (
-            after in ARTICLES | OWNERS | LISTS["after_order"]
-            or after[:1].isdigit()
-            or (not clausal and before not in NOT_BEFORE_VERB and _LEAD.fullmatch(after))
-            or (not clausal and _NAMED.match(first, at + len(word)))
-        ):
-            rest = _ORDER_ENDS.split(first[at + len(word) :])[0]
-            orders += [] if has_verb(rest) else [at]
-    places = subjects or orders
-    return (text[: places[0]], text[places[0] :]) if len(places) == 1 else None
-
-
-def _bare_subject(opening: Sequence[str], earlier: str, before: str, word: str, after: str) -> bool:
-    """Whether a plural without an article begins the main clause: behind a plural, a name, a number, or one noun."""
-    modal, last = after in MODALS, opening[-1]
-    if not (is_plural(word) and (modal or (VERBS.get(after) and (word not in VERBS or is_plural(before))))):
-        return False
-    return (
-        (is_plural(before) and (modal or opening[0].lower() != "for"))  # "For sales reps fill in ..."
-        or (last[0].isupper() and earlier not in ARTICLES)
-        or (
-            last[0].isdigit() and earlier.isalpha() and earlier not in _TAKES and not _LEAD.fullmatch(earlier)
-        )
-        or (modal and len(opening) == 2 + (opening[1:2] == ["the"]))
-        or (last.endswith(".m.") or earlier in ("a", "an", "each", "every"))
-    )
-
-
-def _commas(text: str) -> list[int]:
-    """Return the commas and semicolons outside numbers, brackets and quotes."""
-    inside, places = 0, []
-    quoted = False
-    for i, sign in enumerate(text):
-        inside += (sign in "([{") - (sign in ")]}")
-        quoted = not quoted if sign in '"“”' else quoted
-        number = text[i - 1 : i].isdigit() and text[i + 1 : i + 2].isdigit()
-        if sign in ",;" and inside <= 0 and not quoted and not number:
-            places.append(i)
-    return places
-
-
 def _behind(text: str) -> tuple[str, str] | None:
     """``... if ...``, ``... unless ...``, ``... must ... before ...``, else a subject that is restricted."""
-    if _LEAD.match(text):
+    if LEAD.match(text):
         return None
     subject = _subject(text)
     if subject and (other := _NO_LIST.search(subject[0])):  # no list: "Starting in May, the office closes"
@@ -357,7 +204,7 @@ def _subject(text: str) -> tuple[str, str] | None:
         if before in AMOUNTS and i > 1 and words[i - 2][1] in ("or", "and"):
             before = ""  # "65 or over"
         finite = word in MODALS or (word in VERBS and before not in NOT_BEFORE_VERB)
-        if found and (word in RELATIVE | {"and", "or", "but"} or _CLAUSAL.fullmatch(word)):
+        if found and (word in RELATIVE | {"and", "or", "but"} or CLAUSAL.fullmatch(word)):
             break
         if word in RELATIVE:
             head, own, restricted = head or before, True, True
@@ -418,4 +265,4 @@ def _label(text: str) -> tuple[str, str] | None:
         and VERBS.get(words[-1]) is not True
         and not MODALS.intersection(words)
     )
-    return (label, rest) if _CLAUSAL.match(label) or noun else None
+    return (label, rest) if CLAUSAL.match(label) or noun else None

@@ -9,8 +9,9 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
-from ..bank.clauses import leading, split_rule
+from ..bank.clauses import split_rule
 from ..bank.lexicon import has_verb
+from ..bank.openings import leading
 from .blocks import Block, is_whole
 from .lists import RUNS_ON, joined, whole_item
 from .rules import BookReading, DocumentRule

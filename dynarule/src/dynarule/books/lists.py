@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..bank.clauses import leading
 from ..bank.lexicon import goes_on, has_verb
+from ..bank.openings import leading
 from .blocks import Block, is_whole
 
 _JOINS = re.compile(r"[;,]?\s*\b(and|or|und|oder)\s*$")

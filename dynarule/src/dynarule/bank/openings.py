@@ -1,0 +1,170 @@
+"""Openings of sentences: a condition, a place or a time, which ends where a main clause begins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+from .lexicon import (
+    ARTICLES,
+    LISTS,
+    MODALS,
+    NOT_BEFORE_VERB,
+    OWNERS,
+    VERBS,
+    goes_on,
+    has_verb,
+    is_plural,
+    words_of,
+)
+
+CLAUSES = (
+    "if|when|whenever|where|wherever|once|unless|until|while|as soon as|as long as|so long as|provided|providing|"
+    "in case(?! of)|in the event(?! of)|except when|except if|should|had|were|given that|assuming|suppose|even if|"
+    "only if|only when|because|since|in cases where|to the extent|on condition that|insofar as|"
+    "(?:(?:each|every|any|the first) time|the moment)(?= (?:an?|the|someone|you|he|she|it|they|we)\\b)"
+)
+CLAUSAL = re.compile(rf"(?:{CLAUSES})\b", re.IGNORECASE)
+"""The beginning of a condition with a verb of its own."""
+LEAD = re.compile(
+    r"(?!(?:for (?:example|instance)|in (?:addition|general|particular|principle|short|fact)|at the same time),)"
+    rf"(?:{CLAUSES}|in|in case of|in the event of|before|after|during|upon|on|at|for|from|with|without|within|to|"
+    r"except|given|by|under|among|between|outside|inside|above|below|over|prior to|following|subject to|depending on|"
+    r"regardless of|due to|despite|notwithstanding|instead of|apart from|as of|not? later than|having|failing)\b(?!-)",
+    re.IGNORECASE,
+)
+ARROW = re.compile(r"\s*(?:--?>|→)\s*")
+_TAKES = frozenset().union(
+    *(
+        LISTS[name]
+        for name in "not_before_verb restricts modals pronouns relative before_order not_before_clause".split()
+    )
+)
+"""Words that a noun phrase or a verb follows, so no main clause begins behind them."""
+_ORDER_ENDS = re.compile(rf"\b(?:{CLAUSES}|before|after|who|that|which|and|or|so)\b", re.IGNORECASE)
+_NAMED = re.compile(r"\s[a-z-]+ (?:[A-Z]|\d+)\b")
+"""What needs no article behind an order: "close *valve B*"."""
+_LAST_OF_LIST = re.compile(r"(?!(?:the|an?) )[\w -]*\b(?:and|or) [\w-]+ (?=(?:the|an?) )", re.IGNORECASE)
+"""The end of a list in an opening without a comma behind it: "In Rome, *Pisa and Bari* the limit is ..."."""
+_PARTICIPLES = re.compile(rf"(?:\w{{3,}}ed|{'|'.join(LISTS['participles'])}) (?:and|or)\b")
+_STILL_PREMISE = re.compile(
+    r"(?:and|or|nor|but|as well as|including|such as|even if|if|when|unless|who|whose|which|whom|where|that|except|"
+    r"with|without|whether|not|for example|e\.g\.|i\.e\.)\b",
+    re.IGNORECASE,
+)
+
+
+def leading(text: str) -> tuple[str, str] | None:
+    """``If ..., ...`` and its relatives: the condition ends where a main clause begins."""
+    if not LEAD.match(text):
+        return None
+    commas = _commas(text)
+    clausal, then = bool(CLAUSAL.match(text)), re.search(r",?\s+then,?\s+", text, re.IGNORECASE)
+    if then and (clausal or text[:5].lower() == "given") and has_verb(text[then.end() :]):
+        return text[: then.start()], text[then.end() :]
+    colon = text.find(": ", 0, commas[0]) if commas else -1
+    if colon > 0 and (
+        parts := _uncomma(text, text[:colon], clausal)
+    ):  # the commas are those of a list behind it
+        return parts
+    segments = [text[start + 1 : end].strip() for start, end in pairwise([*commas, len(text)])]
+    complete = not clausal or (commas and has_verb(text[: commas[0]].partition(" ")[2]))
+    for comma, segment in zip(commas, segments, strict=True):
+        still = _still(segment)
+        if not clausal and (more := _LAST_OF_LIST.match(segment)) and has_verb(segment[more.end() :]):
+            at = text.index(segment, comma) + more.end()
+            return text[:at], text[at:]
+        if text[comma] == ";" and not clausal and has_verb(text[:comma]):
+            break  # "In winter doors are shut; ..."
+        # a condition without a verb so far is a list, or an insertion, in its middle
+        last = comma == commas[-1]
+        clause = has_verb(segment) or (last and _names_subject(text[:comma], segment))
+        if clause and not still and (complete or last):
+            return text[:comma], text[comma + 1 :]
+        complete = complete or has_verb(segment)
+    if commas and clausal and not _STILL_PREMISE.match(segments[-1]):
+        begins = [comma for comma, part in zip(commas, segments, strict=True) if not _still(part)]
+        at = [commas[-1], *begins][-1]  # "..., half the price, but no more than 9 euros, is charged"
+        return text[:at], text[at + 1 :]
+    return _uncomma(text, text[: commas[0]] if commas else text, clausal)
+
+
+def _still(segment: str) -> bool:
+    """Whether a segment goes on with the condition before it."""
+    return bool(_STILL_PREMISE.match(segment) or _PARTICIPLES.match(segment)) or goes_on(segment)
+
+
+def _names_subject(opening: str, segment: str) -> bool:
+    """Whether a clause follows an opening without a verb, though its own is not known: "the chair adjourns"."""
+    words = segment.lower().split()
+    said = words and words[0] in ARTICLES | LISTS["pronouns"] | OWNERS and len(words) > 3
+    return bool(said) and not (CLAUSAL.match(opening) or opening[:3].lower() == "to " or has_verb(opening))
+
+
+def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
+    """``If a book is lost the borrower pays``, ``In an emergency call 112``: the one place where a main clause begins.
+
+    It begins with a subject that no word before it takes, else with an order; ``first`` is the text up to its comma.
+    """
+    words = [] if ARROW.search(first) else words_of(first)[:60]
+    subjects, orders = [], []
+    trios = zip([(0, ""), *words], words, words[1:], [*words[2:], (0, "")], strict=False)
+    for (_, earlier), (_, before), (at, word), (_, after) in trios:
+        said = first[:at].partition(" ")[2]
+        whole = not clausal or has_verb(said) or re.match(r"\w+ing\b|in\b|on\b|not\b|possible\b", said)
+        if not whole or before in _TAKES or LEAD.fullmatch(before) or _STILL_PREMISE.fullmatch(before):
+            continue
+        noun = before not in VERBS or (
+            earlier != "to" and (earlier in NOT_BEFORE_VERB or LEAD.fullmatch(earlier))
+        )
+        named = word in ARTICLES | LISTS["pronouns"] | OWNERS and noun and has_verb(first[at:])
+        if named or (not clausal and _bare_subject(first[:at].split(), earlier, before, word, after)):
+            subjects.append(at)
+        elif (
+            not clausal
+            and word != "no"
+            and is_plural(before)
+            and earlier[-2:] != "ed"
+            and not (earlier in NOT_BEFORE_VERB or LEAD.fullmatch(earlier))
+        ):
+            continue  # "In the desert players lose", "On school days bring lunch": a subject, or an order
+        elif word in LISTS["before_order"] or (word == "no" and not clausal):
+            orders.append(at)
+        elif VERBS.get(word) and (
+            after in ARTICLES | OWNERS | LISTS["after_order"]
+            or after[:1].isdigit()
+            or (not clausal and before not in NOT_BEFORE_VERB and LEAD.fullmatch(after))
+            or (not clausal and _NAMED.match(first, at + len(word)))
+        ):
+            rest = _ORDER_ENDS.split(first[at + len(word) :])[0]
+            orders += [] if has_verb(rest) else [at]
+    places = subjects or orders
+    return (text[: places[0]], text[places[0] :]) if len(places) == 1 else None
+
+
+def _bare_subject(opening: Sequence[str], earlier: str, before: str, word: str, after: str) -> bool:
+    """Whether a plural without an article begins the main clause: behind a plural, a name, a number, or one noun."""
+    modal, last = after in MODALS, opening[-1]
+    if not (is_plural(word) and (modal or (VERBS.get(after) and (word not in VERBS or is_plural(before))))):
+        return False
+    return (
+        (is_plural(before) and (modal or opening[0].lower() != "for"))  # "For sales reps fill in ..."
+        or (last[0].isupper() and earlier not in ARTICLES)
+        or (last[0].isdigit() and earlier.isalpha() and earlier not in _TAKES and not LEAD.fullmatch(earlier))
+        or (modal and len(opening) == 2 + (opening[1:2] == ["the"]))
+        or (last.endswith(".m.") or earlier in ("a", "an", "each", "every"))
+    )
+
+
+def _commas(text: str) -> list[int]:
+    """Return the commas and semicolons outside numbers, brackets and quotes."""
+    inside, places = 0, []
+    quoted = False
+    for i, sign in enumerate(text):
+        inside += (sign in "([{") - (sign in ")]}")
+        quoted = not quoted if sign in '"“”' else quoted
+        number = text[i - 1 : i].isdigit() and text[i + 1 : i + 2].isdigit()
+        if sign in ",;" and inside <= 0 and not quoted and not number:
+            places.append(i)
+    return places
