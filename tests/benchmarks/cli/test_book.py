@@ -4,16 +4,16 @@ import json
 import re
 
 from rwbench.backends.local import load_tokenizer
-from rwbench.cli.app import app
 from rwbench.cli.models import write_book
 from rwbench.models import adapter_folder, base_folder, fingerprint
-from typer.testing import CliRunner
+
+from ..command import dynarule, rwbench
 
 QUESTION = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"
 
 
 def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):
-    done = CliRunner().invoke(app, ["book", str(tmp_path / "book")])
+    done = rwbench("book", tmp_path / "book")
     assert done.exit_code == 0 and f"dynarule generate --model {tmp_path}/book/base" in done.stderr
     assert fingerprint(tmp_path / "book/base") == fingerprint(base_folder("tiny"))
     shipped, own = adapter_folder("tiny", "dynarule-plus", "nl"), tmp_path / "book/adapter"
@@ -31,12 +31,9 @@ def test_the_book_is_the_shipped_model_and_rules_of_its_language(tmp_path):
 
 def test_answers_are_from_the_rules_as_they_are(tmp_path):
     """Three rules are found one after the other; with another third rule the answer is another."""
-    from dynarule.cli.app import app as dynarule
 
     def call(*words):
-        done = CliRunner().invoke(dynarule, [str(word) for word in words])
-        assert done.exit_code == 0, done.output
-        return done.stdout
+        return dynarule(*words, code=0).stdout
 
     book = tmp_path / "book"
     write_book(book)

@@ -6,14 +6,12 @@ import subprocess
 import sys
 
 import pytest
-from rwbench.cli.app import app
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.recipes import RunRecipe, recipes
 from rwbench.retrievers.bm25 import BM25
-from typer.testing import CliRunner
 
-runner = CliRunner()
+from ..command import rwbench
 
 
 def test_what_asks_no_model_loads_none():
@@ -42,13 +40,8 @@ def quick():
     recipes.remove("quick")
 
 
-def rwbench(*words):
-    return runner.invoke(app, [str(word) for word in words])
-
-
 def test_run_prints_a_table_and_writes_a_page(quick, tmp_path):
-    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
-    assert result.exit_code == 0, result.output
+    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path, code=0)
     assert "Symbolic solver" in result.stdout
     assert "11 questions (11 sub-tasks, split mini, 1 per sub-task, folds" in " ".join(result.stdout.split())
     assert "Symbolic solver" in (tmp_path / "quick.html").read_text()
@@ -78,8 +71,7 @@ def test_several_processes_give_the_same_results(quick, tmp_path):
     hashes = []
     for jobs in (1, 2):
         out = ("--jobs", jobs, "--json", "--out", tmp_path / str(jobs))
-        done = rwbench("run", quick, "--scale", "tiny", "--limit", 1, *out)
-        assert done.exit_code == 0, done.output
+        done = rwbench("run", quick, "--scale", "tiny", "--limit", 1, *out, code=0)
         runs = json.loads(done.stdout)["runs"]
         hashes.append([(run["run_id"], run["samples_sha256"], run["pool_sha256"]) for run in runs])
     assert hashes[0] == hashes[1] and len(hashes[0]) == 2
@@ -130,8 +122,7 @@ def test_failed_questions_leave_with_1(quick, tmp_path, monkeypatch):
         yield
 
     monkeypatch.setattr(Solver, "answer", fail)
-    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
-    assert result.exit_code == 1
+    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path, code=1)
     assert "11 questions failed" in result.stderr
     assert "11 questions failed" in (tmp_path / "quick.html").read_text()
 
@@ -147,8 +138,7 @@ def test_an_interrupt_keeps_samples_and_says_how_to_go_on(quick, tmp_path, monke
 
     monkeypatch.setattr(sys, "argv", ["rwbench", "run", quick, "--limit", "1"])
     monkeypatch.setattr(Solver, "answer", interrupted)
-    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
-    assert result.exit_code == 1
+    result = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path, code=1)
     assert "To go on: rwbench run quick --limit 1" in result.stderr
     (samples,) = tmp_path.glob("*/samples.jsonl")
     assert len(samples.read_text().splitlines()) == 4

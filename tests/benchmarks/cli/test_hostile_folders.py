@@ -4,17 +4,13 @@ import json
 import shutil
 
 import pytest
-from rwbench.cli.app import app
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
 from rwbench.spec import RunSpec
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 ESC = "\x1b]0;owned\x07"
-
-
-def rwbench(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 @pytest.fixture
@@ -78,8 +74,7 @@ def test_text_of_a_stranger_is_shown_as_text(runs):
     file = file.with_name("samples.jsonl")
     odd = [sample | {"output": ESC, "answers": [ESC]} for sample in read_samples(file)]
     file.write_text("".join(json.dumps(sample) + "\n" for sample in odd))
-    shown = rwbench("trace", file.parent, "--method", "retrieve", "--subtask", "single_rule")
-    assert shown.exit_code == 0, shown.output
+    shown = rwbench("trace", file.parent, "--method", "retrieve", "--subtask", "single_rule", code=0)
     assert "\x1b" not in shown.output and "\\x1b]0;owned\\x07" in shown.output
 
 

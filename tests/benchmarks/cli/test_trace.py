@@ -4,13 +4,13 @@ import re
 
 import pytest
 from ruleworld_data.questions import training_text
-from rwbench.cli.app import app
 from rwbench.methods import Method, Output, component, trace_step
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.runner import run_spec
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 
 @component
@@ -40,14 +40,10 @@ def runs(workspace, tmp_path_factory):
     Method.registry.remove("walker-of-tests")
 
 
-def rwbench(*words):
-    return CliRunner().invoke(app, ["trace", *map(str, words)])
-
-
 def test_each_step_shows_what_was_found_and_what_was_not_and_the_end_the_answer(runs, workspace):
     question = workspace.questions("multi_hop_3", "mini")[10]
     words = ("--method", "walker-of-tests", "--subtask", "multi_hop_3", "--question", question.id, "--top", 1)
-    lines = rwbench(runs, *words).stdout.splitlines()
+    lines = rwbench("trace", runs, *words).stdout.splitlines()
     assert lines[0].endswith("100 rules, NL, split mini")
     assert lines[1] == question.id and question.text in lines
     marks = [line.split()[:2] for line in lines if line.startswith("       ")]
@@ -70,5 +66,5 @@ def test_each_step_shows_what_was_found_and_what_was_not_and_the_end_the_answer(
     ],
 )
 def test_mistakes_say_what_there_is(runs, words, message):
-    done = rwbench(runs, *words)
+    done = rwbench("trace", runs, *words)
     assert done.exit_code == 2 and message in done.stderr

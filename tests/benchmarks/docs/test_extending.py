@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from rwbench.cli.app import app
 from rwbench.methods import Method
 from rwbench.recipes import recipes
 from rwbench.retrievers import Retriever
 from rwbench.score.samples import read_samples
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "benchmarks/docs"
@@ -43,14 +43,13 @@ def dropped_in(tmp_path):
 
 def test_a_retriever_a_method_and_a_recipe_are_one_file_each(dropped_in, tmp_path):
     words = ["run", "mine", "--scale", "tiny", "--limit", "3", "--out", str(tmp_path / "runs"), "--json"]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
+    result = rwbench(*words, code=0)
     echo, overlap = json.loads(result.stdout)["runs"]
     assert echo["spec"]["method"] == {"name": "echo", "word": "12"}
     assert set(echo["metrics"]) == {"exact_match", "strict_match"}
     assert overlap["spec"]["method"]["retriever"] == {"name": "overlap"}
     assert overlap["metrics"]["recall@10"]["macro"]["value"] > 0.3
-    assert "mine" in json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)["recipes"]
+    assert "mine" in json.loads(rwbench("list", "--json").stdout)["recipes"]
 
 
 def test_the_method_that_asks_a_model_runs_on_one(dropped_in, serve, tmp_path):
@@ -58,8 +57,7 @@ def test_the_method_that_asks_a_model_runs_on_one(dropped_in, serve, tmp_path):
         lambda prompt, nth: "\\boxed{2}" if "A first answer was: \\boxed{1}" in prompt else "\\boxed{1}"
     )
     words = ["run", "mine", "--scale", "tiny", "--limit", "1", "--out", str(tmp_path / "runs"), "--json"]
-    result = CliRunner().invoke(app, [*words, "--model", "m", "--endpoint", server.url])
-    assert result.exit_code == 0, result.output
+    result = rwbench(*words, "--model", "m", "--endpoint", server.url, code=0)
     run = next(r for r in json.loads(result.stdout)["runs"] if r["spec"]["method"]["name"] == "twice")
     samples = read_samples(tmp_path / "runs" / run["run_id"] / "samples.jsonl")
     assert {(s["output"], s["usage"]["calls"], s["outcome"]) for s in samples} == {("\\boxed{2}", 2, "ok")}
@@ -89,7 +87,7 @@ def test_what_the_page_says_about_models_is_so(serve, save_model, workspace, tmp
     results = []
     for line in commands:
         words = shlex.split(line.replace("http://localhost:8000/v1", server.url))[1:]
-        results.append(CliRunner().invoke(app, words))
+        results.append(rwbench(*words))
         assert results[-1].exit_code == 0, results[-1].output
     assert "The first prompt:" in results[0].stdout and "not run here: DynaRule" in results[0].stderr
     samples = [s for path in (tmp_path / "runs").glob("*/samples.jsonl") for s in read_samples(path)]
@@ -105,10 +103,9 @@ def test_the_page_names_every_recipe():
 @pytest.mark.slow
 def test_the_table_is_what_the_recipe_gives(tmp_path):
     """At paper scale, so slow; rows that need the encoder are compared where it is installed."""
-    result = CliRunner().invoke(app, ["run", "smoke", "--out", str(tmp_path), "--json"])
-    assert result.exit_code == 0, result.output
+    result = rwbench("run", "smoke", "--out", tmp_path, "--json", code=0)
     skipped = [note.split(" (needs")[0] for note in json.loads(result.stdout)["skipped"]]
-    table = CliRunner().invoke(app, ["report", str(tmp_path), "--markdown"]).stdout
+    table = rwbench("report", tmp_path, "--markdown").stdout
     page = (ROOT / "benchmarks/README.md").read_text()
     shown = re.search(r"<!-- table: .*?-->\n(.*?)<!-- end -->", page, flags=re.S)[1]
     for line in table.strip().splitlines():
@@ -128,6 +125,6 @@ def test_tables_of_committed_results_are_what_the_command_prints():
     for page, command, table in found:
         if command not in printed:
             _, folder, *rest = shlex.split(command)
-            printed[command] = CliRunner().invoke(app, ["report", str(ROOT / folder), *rest])
+            printed[command] = rwbench("report", ROOT / folder, *rest)
         done = printed[command]
         assert done.exit_code == 0 and done.stdout.strip() == table.strip(), (page, command)

@@ -5,9 +5,9 @@ import shlex
 import shutil
 from pathlib import Path
 
-from rwbench.cli.app import app
 from rwbench.score.errors import ERROR_CLASSES
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 PAGE = (Path(__file__).parents[3] / "benchmarks/docs/reports.md").read_text(encoding="utf-8")
 
@@ -22,8 +22,7 @@ def test_the_commands_run(finished, tmp_path, monkeypatch):
         for run_id in ids:
             if "RUN" in words:
                 words[words.index("RUN")] = f"runs/{run_id}"
-        result = CliRunner().invoke(app, words[1:])
-        assert result.exit_code == 0, (line, result.output)
+        rwbench(*words[1:], code=0)
     assert (out / "report.html").is_file()
 
 

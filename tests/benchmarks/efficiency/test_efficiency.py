@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from rwbench.cli.app import app
 from rwbench.efficiency.methods import METHODS, PLUS, TOGETHER, ProjectedRules, obstacle
 from rwbench.efficiency.serving import measure, measure_cell, serving_markdown
 from rwbench.efficiency.workload import Settings, random_model, random_rows
-from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, kblam_config
+
+from ..command import rwbench
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 RESULTS = BENCHMARKS / "results/efficiency"
@@ -108,7 +108,7 @@ def test_a_cell_that_cannot_be_measured_says_why(tmp_path):
     ],
 )
 def test_mistakes_are_named(words, message, tmp_path):
-    result = CliRunner().invoke(app, ["efficiency", *words, "--out", str(tmp_path)])
+    result = rwbench("efficiency", *words, "--out", tmp_path)
     assert result.exit_code == 2 and message in result.stderr
 
 

@@ -4,11 +4,11 @@ import json
 import os
 
 import pytest
-from rwbench.cli.app import app
 from rwbench.leaderboard import files, records
 from rwbench.leaderboard.files import ENTRY, SAMPLES, Refused, packed
 from rwbench.leaderboard.submissions import check_all
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 HTML = "<img src=x onerror=alert(1)>"
 NAIVE = "2026-11-28_naive"
@@ -231,10 +231,10 @@ def test_a_check_that_breaks_refuses_its_folder_and_no_other(error, submissions,
 
 def test_the_command_says_so_and_fails(entry, tmp_path):
     entry.word("name", "\x1b[2J<b>")
-    run = CliRunner().invoke(app, ["validate", str(entry.folder)])
+    run = rwbench("validate", entry.folder)
     assert run.exit_code == 1 and "refused" in run.stdout and "\x1b" not in run.stdout
-    run = CliRunner().invoke(app, ["validate", str(entry.folder), "--json"])
+    run = rwbench("validate", entry.folder, "--json")
     (report,) = json.loads(run.stdout)["submissions"]
     assert report["accepted"] is False and report["problems"][0].startswith(ENTRY)
-    run = CliRunner().invoke(app, ["validate", str(tmp_path / "2026-11-28_nothing")])
+    run = rwbench("validate", tmp_path / "2026-11-28_nothing")
     assert run.exit_code == 2 and "rwbench submit" in run.stderr

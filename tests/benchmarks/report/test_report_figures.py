@@ -7,12 +7,12 @@ import matplotlib.image
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from rwbench.cli.app import app
 from rwbench.report import figures
 from rwbench.report.figures import drawing_style, label_ends, rendered, stacked
 from rwbench.report.setting import settings
 from rwbench.score.results import find_results
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 FIGURE = BENCHMARKS / "docs" / "accuracy.png"
@@ -20,8 +20,7 @@ RESULTS = BENCHMARKS / "results" / "arena"
 
 
 def test_the_command_draws_the_front_figure_again(tmp_path):
-    result = CliRunner().invoke(app, ["report", str(RESULTS), "--figure", str(tmp_path / "a.png")])
-    assert result.exit_code == 0, result.output
+    rwbench("report", RESULTS, "--figure", tmp_path / "a.png", code=0)
     committed, again = (matplotlib.image.imread(path)[..., :3] for path in (FIGURE, tmp_path / "a.png"))
     assert committed.shape == again.shape
     # Other versions of the renderer smooth edges in other ways.

@@ -5,7 +5,6 @@ import re
 from statistics import fmean
 
 import pytest
-from rwbench.cli.app import app
 from rwbench.methods import Output
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
@@ -16,11 +15,8 @@ from rwbench.report.tables import headline, interval, markdown_table, percent, t
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import BookSource
 from rwbench.run.runner import run_spec
-from typer.testing import CliRunner
 
-
-def printed(*words):
-    return CliRunner().invoke(app, ["report", *map(str, words)])
+from ..command import rwbench
 
 
 def cells(text):
@@ -104,7 +100,7 @@ def book_run(tmp_path, monkeypatch):
 
 def test_a_table_of_books_has_a_column_a_book_and_the_rules_found_first(book_run):
     folder, run = book_run
-    caption, _, table = printed(folder, "--markdown").stdout.strip().partition("\n\n")
+    caption, _, table = rwbench("report", folder, "--markdown").stdout.strip().partition("\n\n")
     head, _, row = table.splitlines()
     assert "90 questions on 3 rule books (clinic, library, parcel depot)" in " ".join(caption.split())
     assert head == "| method | all | clinic | library | parcel depot | rule found first |"
@@ -132,8 +128,7 @@ def test_a_page_and_a_trace_of_books(book_run):
     assert "90 questions on 3 rule books" in page and "scale paper" not in page
     assert error_counts([run], folder) == ({}, [])  # their rules have no logic to compare an answer with
     words = ["trace", str(folder), "--method", "retrieve", "--question", "library-01"]
-    traced = CliRunner().invoke(app, words)
-    assert traced.exit_code == 0, traced.output
+    traced = rwbench(*words, code=0)
     first = BookSource().questions("library", "test")[0].gold[0]
     (rule,) = BookSource().rules("test").texts([first], "nl")
     assert rule in traced.stdout and "answer: 13 (right)" in traced.stdout

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from rwbench.backends.local import Local
-from rwbench.cli.app import app
 from rwbench.methods.prompting import Prompting
 from rwbench.methods.rag import RAG
 from rwbench.methods.solver import Solver
@@ -18,14 +17,11 @@ from rwbench.retrievers.random import Random
 from rwbench.run.pools import pools_of
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 played = runpy.run_path(str(Path(__file__).parents[1] / "script.py"))
 script = played["script"]
-
-
-def rwbench(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def cut_spec(options, method, top_k=5, scope="question", size=100):
@@ -160,6 +156,5 @@ def test_a_dead_endpoint_stops_the_run_and_says_how_to_go_on(answering, tmp_path
     ],
 )
 def test_mistakes_about_models_are_told(words, message, few, tmp_path):
-    result = rwbench("run", few, "--scale", "tiny", "--out", tmp_path / "runs", *words)
-    assert result.exit_code == 2, result.output
+    result = rwbench("run", few, "--scale", "tiny", "--out", tmp_path / "runs", *words, code=2)
     assert message in result.stderr and "Traceback" not in result.output

@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from rwbench.cli.app import app
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.recipes import recipe, recipes
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 
 def some(cell):
@@ -21,7 +21,7 @@ WORDS = ["run", "tests/parts", "--scale", "tiny", "--limit", "1"]
 
 
 def command(out, *words):
-    done = CliRunner().invoke(app, [*WORDS, "--out", str(out), *words])
+    done = rwbench(*WORDS, "--out", out, *words)
     assert "Traceback" not in done.output
     return done.exit_code, done.output
 

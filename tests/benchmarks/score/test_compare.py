@@ -5,14 +5,14 @@ import shutil
 
 import numpy as np
 import pytest
-from rwbench.cli.app import app
 from rwbench.report.compare import compare_runs
 from rwbench.score.samples import read_samples
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 
 def compare(*words):
-    return CliRunner().invoke(app, ["compare", *map(str, words)])
+    return rwbench("compare", *words)
 
 
 def test_differences_are_those_of_the_samples(finished):

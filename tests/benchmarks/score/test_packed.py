@@ -4,14 +4,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from rwbench.cli.app import app
 from rwbench.report.packing import pack
 from rwbench.run.runner import run_spec
 from rwbench.score.packed import UNKNOWN_RULE, is_packed
 from rwbench.score.results import find_results, find_samples, read_results, run_samples
 from rwbench.score.summarise import summary
 from rwbench.spec import RunSpec
-from typer.testing import CliRunner
+
+from ..command import rwbench
 
 RESULTS = Path(__file__).parents[3] / "benchmarks/results"
 PACKED = sorted(folder.name for folder in RESULTS.iterdir() if is_packed(folder))
@@ -80,9 +80,9 @@ def test_commands_say_of_a_packed_folder_what_they_say_of_the_runs(both):
         ["trace", "{}", "--method", "solver", "--form", "nl", "--subtask", "multi_hop_2"],
         ["compare", *(f"{{}}/{name}" for name in ids), "--json"],
     ):
-        there, here = (CliRunner().invoke(app, [word.format(folder) for word in words]) for folder in both)
+        there, here = (rwbench(*(word.format(folder) for word in words)) for folder in both)
         assert (here.exit_code, here.stdout) == (0, there.stdout), words
-    assert CliRunner().invoke(app, ["report", str(to)]).exit_code == 0
+    assert rwbench("report", to).exit_code == 0
     page = (to / "report.html").read_text()
     assert all(name in page for name in ids) and "Not shown" not in page
     (to / "report.html").unlink()
