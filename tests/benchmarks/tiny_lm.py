@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 
-
-def save_model(folder: Path, layers: int = 2, positions: int = 8192, seed: int = 0, words=()) -> Path:
+def save_model(folder, layers=2, positions=8192, seed=0, words=()):
     """Write ``base/`` with a random Qwen2 and a byte-pair tokenizer trained on some text."""
     import torch
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,7 +35,7 @@ EPILOGUE = "\nassert not asked, f'the network was asked: {asked}'\n"
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory) -> Path:
+def built(tmp_path_factory):
     """A finished tiny build, which no test may write to."""
     folder = tmp_path_factory.mktemp("built") / "new" / "folder"
     build(folder, "tiny")
@@ -44,7 +43,7 @@ def built(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def exported(built, tmp_path_factory) -> Path:
+def exported(built, tmp_path_factory):
     """Its export."""
     folder = tmp_path_factory.mktemp("exported") / "hub"
     export(built, folder)
@@ -52,12 +51,10 @@ def exported(built, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def run_python(tmp_path: Path) -> Callable[..., str]:
+def run_python(tmp_path):
     """Run code in an empty directory with empty caches and without network; return what it printed."""
 
-    def run(
-        code: str, *, directory: Path | None = None, python: str = sys.executable, **variables: str
-    ) -> str:
+    def run(code, *, directory=None, python=sys.executable, **variables):
         empty = tmp_path / "empty"
         empty.mkdir(exist_ok=True)
         environment = {

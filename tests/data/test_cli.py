@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +13,7 @@ from ruleworld_data.spec import VERSION, Dials, splits_of
 from typer.testing import CliRunner
 
 
-def run(*words: str | Path):
+def run(*words):
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
@@ -24,7 +23,7 @@ def run(*words: str | Path):
 def outputs(tmp_path):
     """Write a predictions file: every answer of two sub-tasks right, but for the changes given."""
 
-    def write(**changes: str | None) -> Path:
+    def write(**changes):
         path = tmp_path / "outputs.jsonl"
         lines = []
         for subtask in ("single_rule", "multi_rule_3"):

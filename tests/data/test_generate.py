@@ -9,7 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
@@ -92,7 +91,7 @@ def test_seeds_share_no_question():
     assert len(one & other) <= 2
 
 
-def taught(table: pa.Table) -> set[tuple]:
+def taught(table):
     """What no two splits share: of a chain its rules, of a sub-question its rules, its numbers and its answer."""
     hops = table["n_hops"][0].as_py()
     if hops > 1:
@@ -135,7 +134,7 @@ UNSEEN += [pytest.param("paper", Dials(), marks=pytest.mark.slow)]
 def test_no_rule_that_answers_unseen_is_gold_in_train(scale, dials):
     subtasks, made = subtasks_of(dials), {"scale": scale, "version": "1.2", "dials": dials}
 
-    def gold(split: str) -> set[int]:
+    def gold(split):
         tables = [question_table(name, split, **made) for name in subtasks]
         return {rule for table in tables for rules in table["gold_rule_ids"].to_pylist() for rule in rules}
 
@@ -195,7 +194,7 @@ def test_user_errors_say_what_was_expected(call, message):
         call()
 
 
-def lines_hash(*tables: pa.Table) -> str:
+def lines_hash(*tables):
     """Hash rows as canonical JSON, so that no version of Arrow or parquet matters."""
     digest = sha256()
     for table in tables:
@@ -204,7 +203,7 @@ def lines_hash(*tables: pa.Table) -> str:
     return digest.hexdigest()
 
 
-def tiny_hashes() -> dict[str, str]:
+def tiny_hashes():
     hashes = {f"rules/{split}": lines_hash(rule_table(split, "tiny")) for split in RULE_SPLITS}
     return hashes | {
         f"{subtask}/{split}": lines_hash(question_table(subtask, split, "tiny"))
@@ -213,14 +212,14 @@ def tiny_hashes() -> dict[str, str]:
     }
 
 
-def paper_hashes() -> dict[str, str]:
+def paper_hashes():
     """Hash the test questions, and slices of the rules that meet every type."""
     slices = (rule_table(start=a, stop=b) for a, b in ((0, 1_000), (73_000, 81_000)))
     hashes = {"rules/train": lines_hash(*slices)}
     return hashes | {f"{subtask}/test": lines_hash(question_table(subtask, "test")) for subtask in SUBTASKS}
 
 
-def dial_hashes() -> dict[str, str]:
+def dial_hashes():
     """Hash a tiny world with every dial turned."""
     dials = Dials(hops=6, parts=5, crowd=8, conjunction=2, thresholds=True)
     hashes = {"rules/train": lines_hash(rule_table("train", "tiny", dials=dials))}

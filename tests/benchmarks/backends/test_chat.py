@@ -6,12 +6,10 @@ import json
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from threading import Thread
 
 import pytest
-from rwbench.backends import Completion, GoneError
+from rwbench.backends import GoneError
 from rwbench.backends.address import trust_endpoint
 from rwbench.backends.chat import ChatClient
 
@@ -20,7 +18,7 @@ KEY = "sk-Zq7/w+9x=="
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+def serve(monkeypatch):
     """Start a server that sends the pieces, with a pause between them, whatever it is asked; give its URL."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     for name in ("RULEWORLD_API_KEY", "RULEWORLD_API_URL", "_RULEWORLD_API_NAMED"):
@@ -28,11 +26,11 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01)
     open_sockets: list[socket.socket] = []
 
-    def start(*pieces: bytes, pause: float = 0.0, asked: list[bytes] | None = None) -> str:
+    def start(*pieces, pause=0.0, asked=None):
         server = socket.create_server(("127.0.0.1", 0))
         open_sockets.append(server)
 
-        def run() -> None:
+        def run():
             while True:
                 try:
                     connection = server.accept()[0]
@@ -55,21 +53,21 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
         server.close()
 
 
-def http(body: bytes | str, status: str = "200 OK", headers: str = "") -> bytes:
+def http(body, status="200 OK", headers=""):
     body = body.encode() if isinstance(body, str) else body
     return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
 
 
-def chat(message: str = '{"content": "x"}', finish: str = '"stop"', usage: str = "{}") -> str:
+def chat(message='{"content": "x"}', finish='"stop"', usage="{}"):
     return f'{{"choices": [{{"message": {message}, "finish_reason": {finish}}}], "usage": {usage}}}'
 
 
-def ask(url: str, replies: Path | None = None, timeout: float = 5.0, tries: int = 1) -> Completion:
+def ask(url, replies=None, timeout=5.0, tries=1):
     with ChatClient(url, "m", replies, timeout, tries) as client:
         return client.complete(BODY)
 
 
-def failure(url: str, **options: object) -> tuple[str, bool]:
+def failure(url, **options):
     """What a question ends with that gets no answer, and whether the next one will fare no better."""
     try:
         done = ask(url, **options)

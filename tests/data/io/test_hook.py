@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[3] / "ruleworld-data" / "src"
 Run = Callable[..., str]
 
 
-def test_hook_imports_nothing_but_sys_at_start() -> None:
+def test_hook_imports_nothing_but_sys_at_start():
     """Every Python of the environment pays for this file, so it is run under -S, where little is loaded yet."""
     code = f"""
 import sys
@@ -30,7 +30,7 @@ print(sorted(set(sys.modules) - before - {{"_ruleworld_hook"}}), type(sys.meta_p
     assert printed.stdout.strip() == "[] Finder"
 
 
-def test_names_work_without_an_import_and_only_once_patched(run_python: Run) -> None:
+def test_names_work_without_an_import_and_only_once_patched(run_python):
     printed = run_python(
         """
 assert "ruleworld_data" not in sys.modules and "datasets" not in sys.modules
@@ -56,12 +56,12 @@ print("reloaded:", hasattr(datasets.load.dataset_module_factory, "_ruleworld"))
     assert printed.splitlines() == ["multi_hop_2 ['train', 'heldout']", "reloaded: True"]
 
 
-def test_opt_out(run_python: Run) -> None:
+def test_opt_out(run_python):
     code = "import ruleworld_data, datasets.load; print(hasattr(datasets.load.dataset_module_factory, '_ruleworld'))"
     assert run_python(code, RULEWORLD_NO_HOOK="1").strip() == "False"
 
 
-def test_broken_package_breaks_nothing_else(run_python: Run, tmp_path: Path) -> None:
+def test_broken_package_breaks_nothing_else(run_python, tmp_path):
     broken = tmp_path / "path" / "ruleworld_data"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("syntax error")
@@ -78,14 +78,12 @@ print(len(datasets.Dataset.from_dict({{"a": [1, 2]}})))
     assert "Traceback" not in printed
 
 
-def test_what_means_something_else_goes_to_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_means_something_else_goes_to_the_library(tmp_path, monkeypatch):
     """data_files, data_dir, revision, positional arguments, other names and a folder of the name: not ours."""
     asked: list[tuple] = []
     load = types.ModuleType("datasets.load")
-    load.DatasetModule = lambda *fields: fields  # type: ignore[attr-defined]
-    load.dataset_module_factory = lambda *args, **kwargs: asked.append((args, kwargs))  # type: ignore[attr-defined]
+    load.DatasetModule = lambda *fields: fields
+    load.dataset_module_factory = lambda *args, **kwargs: asked.append((args, kwargs))
     register.patch(load)
     monkeypatch.chdir(tmp_path)
     factory = load.dataset_module_factory
@@ -108,13 +106,13 @@ def test_what_means_something_else_goes_to_the_library(
         register.patch(types.ModuleType("datasets.load"))
 
 
-def test_hash_covers_every_file_of_the_package(tmp_path: Path) -> None:
+def test_hash_covers_every_file_of_the_package(tmp_path):
     """A cache is never served to changed code: one changed byte anywhere, or name, changes the hash."""
     package = Path(shutil.copytree(SOURCE / "ruleworld_data", tmp_path / "ruleworld_data"))
     code = "from ruleworld_data.io.register import module_hash; print(module_hash())"
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
 
-    def code_hash() -> str:
+    def code_hash():
         words = [sys.executable, "-S", "-c", code]
         return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import datasets
@@ -20,11 +19,11 @@ DIALS = Dials(crowd=6, conjunction=2, thresholds=True)
 patch(datasets.load)
 
 
-def load(cache: Path, name: str, **options: object) -> datasets.DatasetDict:
+def load(cache, name, **options):
     return datasets.load_dataset("ruleworld", name, cache_dir=str(cache), **{"scale": "tiny"} | options)
 
 
-def test_every_call_from_an_empty_directory_without_network(run_python: Callable[..., str]) -> None:
+def test_every_call_from_an_empty_directory_without_network(run_python):
     printed = run_python(
         """
 import json
@@ -46,7 +45,7 @@ print(json.dumps(out))
     assert [out["streamed"], out["parallel"]] == [rules[0], rules[-1]] and len(rules) == 1984
 
 
-def test_questions_are_the_generator_s(tmp_path: Path) -> None:
+def test_questions_are_the_generator_s(tmp_path):
     loaded = load(tmp_path, "multi_rule_5")
     assert {split: len(rows) for split, rows in loaded.items()} == ROWS
     for split, rows in loaded.items():
@@ -58,7 +57,7 @@ def test_questions_are_the_generator_s(tmp_path: Path) -> None:
     assert features["steps"] == datasets.List(step)
 
 
-def test_streaming_gives_the_same_rows_in_shards(tmp_path: Path) -> None:
+def test_streaming_gives_the_same_rows_in_shards(tmp_path):
     expected = question_table("multi_hop_2", "train", scale="tiny", seed=3).to_pylist()
     stream = load(tmp_path, "multi_hop_2", seed=3, streaming=True)["train"]
     assert list(stream) == expected
@@ -73,7 +72,7 @@ def test_streaming_gives_the_same_rows_in_shards(tmp_path: Path) -> None:
     assert list(resumed) == expected[40:]
 
 
-def test_one_representation(tmp_path: Path) -> None:
+def test_one_representation(tmp_path):
     kept, dropped = "nl", "fol"
     rules = load(tmp_path, "rules", form=kept)["train"]
     gone = {dropped, f"premise_{dropped}", f"conclusion_{dropped}"}
@@ -88,8 +87,8 @@ def test_one_representation(tmp_path: Path) -> None:
     assert questions["steps"] == expected
 
 
-def test_every_option_is_part_of_the_cache_key_and_defaults_are_not(tmp_path: Path) -> None:
-    def folder(**options: object) -> Path:
+def test_every_option_is_part_of_the_cache_key_and_defaults_are_not(tmp_path):
+    def folder(**options):
         return Path(load(tmp_path, "single_rule", **options)["test"].cache_files[0]["filename"]).parent
 
     tiny = folder()
@@ -99,7 +98,7 @@ def test_every_option_is_part_of_the_cache_key_and_defaults_are_not(tmp_path: Pa
     assert len(list(tmp_path.glob("ruleworld/*/*/*/dataset_info.json"))) == 4
     assert os.stat(tiny / "dataset_info.json").st_mtime_ns == before, "generated again instead of reused"
 
-    def config_id(name: str, **options: object) -> str:
+    def config_id(name, **options):
         return RuleWorld(cache_dir=str(tmp_path), config_name=name, **options).config_id
 
     assert (config_id("rules"), config_id("rules", scale="full")) == ("rules", "rules-scale=full")
@@ -108,7 +107,7 @@ def test_every_option_is_part_of_the_cache_key_and_defaults_are_not(tmp_path: Pa
     assert config_id("multi_hop_3", hops=4, conjunction=2).startswith("multi_hop_3-conjunction=2")
 
 
-def test_dials_are_options(tmp_path: Path) -> None:
+def test_dials_are_options(tmp_path):
     options = {"version": "1.1", **DIALS.to_dict()}
     made = {"scale": "tiny", "version": "1.1", "dials": DIALS}
     questions = load(tmp_path, "multi_hop_3", **options)["test"]
@@ -131,14 +130,12 @@ def test_dials_are_options(tmp_path: Path) -> None:
         ("rules", {"version": "1.9"}, r"unknown version '1.9'; did you mean '1.*Known: 1.1, 1.2"),
     ],
 )
-def test_mistakes_are_answered_with_what_to_type(
-    tmp_path: Path, name: str | None, options: dict, message: str
-) -> None:
+def test_mistakes_are_answered_with_what_to_type(tmp_path, name, options, message):
     with pytest.raises(ValueError, match=message):
-        load(tmp_path, name, **options)  # type: ignore[arg-type]
+        load(tmp_path, name, **options)
 
 
-def test_a_folder_of_the_name_is_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_the_name_is_read_or_named(tmp_path, monkeypatch):
     """In the working directory its data win over the generator, and without data it stands in the way."""
     monkeypatch.chdir(tmp_path)
     Path("ruleworld").mkdir()
@@ -154,7 +151,7 @@ def test_a_folder_of_the_name_is_read_or_named(tmp_path: Path, monkeypatch: pyte
 
 
 @given(st.integers(1, 6_000_000))
-def test_shards_cover_every_row_once(rows: int) -> None:
+def test_shards_cover_every_row_once(rows):
     ranges = shard_ranges(rows)
     assert [start for start, _ in ranges] == [0, *(stop for _, stop in ranges[:-1])]
     assert ranges[-1][1] == rows

@@ -4,13 +4,12 @@ import multiprocessing
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from ruleworld_data.io import part_of, whole_file, whole_folder, write_whole
 
 
-def test_files_are_whole_or_as_they_were(tmp_path: Path):
+def test_files_are_whole_or_as_they_were(tmp_path):
     path = tmp_path / "file"
     write_whole(path, "häufig\n")
     assert path.read_bytes() == "häufig\n".encode()
@@ -33,7 +32,7 @@ def hold(path, folder, began):
 
 
 @pytest.mark.parametrize("folder", [False, True])
-def test_a_writer_waits_for_a_living_one_and_takes_over_what_a_killed_one_left(tmp_path: Path, folder: bool):
+def test_a_writer_waits_for_a_living_one_and_takes_over_what_a_killed_one_left(tmp_path, folder):
     path, fork = tmp_path / "name", multiprocessing.get_context("fork")
     began = fork.Event()
     other = fork.Process(target=hold, args=(path, folder, began))
@@ -50,7 +49,7 @@ def test_a_writer_waits_for_a_living_one_and_takes_over_what_a_killed_one_left(t
     assert folder or path.read_text() == "new"
 
 
-def write_new(path: Path, folder: bool) -> None:
+def write_new(path, folder):
     if not folder:
         write_whole(path, "new")
         return
@@ -58,7 +57,7 @@ def write_new(path: Path, folder: bool) -> None:
         (part / "new").touch()
 
 
-def test_a_link_in_place_of_a_part_is_not_followed(tmp_path: Path):
+def test_a_link_in_place_of_a_part_is_not_followed(tmp_path):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / ".file.part").symlink_to(tmp_path / "mine")
     with pytest.raises(OSError, match="symbolic links"):
@@ -66,7 +65,7 @@ def test_a_link_in_place_of_a_part_is_not_followed(tmp_path: Path):
     assert (tmp_path / "mine").read_text() == "mine"
 
 
-def test_a_folder_becomes_a_missing_or_an_empty_one_and_no_other(tmp_path: Path):
+def test_a_folder_becomes_a_missing_or_an_empty_one_and_no_other(tmp_path):
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
         write_new(tmp_path / name, True)

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from ruleworld_data.io import build
@@ -33,11 +32,11 @@ def cluster():
         started.shutdown()
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def begin(folder: Path, address: str, shards: int = 0) -> subprocess.Popen:
+def begin(folder, address, shards=0):
     """Build into ``out`` of a folder, which is where the driver is and no node; return once shards are there."""
     words = [sys.executable, "-m", "ruleworld_data.cli", "build", "--scale", "tiny", "--out", "out"]
     words += ["--ray", address]
@@ -49,7 +48,7 @@ def begin(folder: Path, address: str, shards: int = 0) -> subprocess.Popen:
     return driver
 
 
-def finish(driver: subprocess.Popen, folder: Path) -> None:
+def finish(driver, folder):
     said = driver.communicate(timeout=150)[1]
     assert driver.returncode == 0, said
     build(folder / "here", "tiny")

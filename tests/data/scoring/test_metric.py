@@ -1,6 +1,5 @@
 """The `evaluate` metric: both forms of references, refusals, errors, and loading by name."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,11 @@ SPACE = Path(ruleworld_data.METRIC_PATH)
 
 
 @pytest.fixture
-def metric(tmp_path: Path) -> object:
+def metric(tmp_path):
     return evaluate.load(ruleworld_data.METRIC_PATH, cache_dir=str(tmp_path))
 
 
-def test_batches_and_single_rows_agree_with_one_call(metric: object) -> None:
+def test_batches_and_single_rows_agree_with_one_call(metric):
     predictions = ["\\boxed{12, desert}", "\\boxed{7}", "none", "\\boxed{1, 2}"]
     references = [["12", "bridge"], ["7"], ["0"], ["1"]]
     expected = {"exact_match": 0.375, "strict_match": 0.25, "length_mismatch": 0.25, "missing_box": 0.25}
@@ -26,7 +25,7 @@ def test_batches_and_single_rows_agree_with_one_call(metric: object) -> None:
     assert metric.compute(predictions=predictions, references=["12, bridge", "7", "0", "1"]) == expected
 
 
-def test_refusals_and_confidences_by_hand(metric: object) -> None:
+def test_refusals_and_confidences_by_hand(metric):
     outputs = [r"\boxed{unknown}", r"\boxed{9}", r"\boxed{7}", r"\boxed{unknown}"]
     found = metric.compute(
         predictions=outputs, references=["unknown", "unknown", "7", "8"], confidences=[4, 1, 3, 2]
@@ -37,16 +36,14 @@ def test_refusals_and_confidences_by_hand(metric: object) -> None:
     )
 
 
-def test_bad_input_is_refused_with_words(metric: object) -> None:
+def test_bad_input_is_refused_with_words(metric):
     with pytest.raises(ValueError, match="no predictions to score"):
         metric.compute(predictions=[], references=[])
     with pytest.raises(ValueError, match="references mix lists and strings"):
         metric.compute(predictions=["a", "b"], references=["1", ["2"]])
 
 
-def test_load_by_name_from_any_directory_without_network(
-    run_python: Callable[..., str], tmp_path: Path
-) -> None:
+def test_load_by_name_from_any_directory_without_network(run_python, tmp_path):
     # A script of the same name in a stranger's folder is not run, unless its path says so.
     own = tmp_path / "other"
     script = (

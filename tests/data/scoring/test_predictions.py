@@ -1,14 +1,13 @@
 """Reading predictions files (every way to get one wrong) and the summary of their scores."""
 
 import json
-from pathlib import Path
 
 import pytest
 from ruleworld_data.scoring import read_predictions, score_predictions
 from ruleworld_data.spec import SUBTASKS
 
 
-def write(path: Path, *lines: object) -> Path:
+def write(path, *lines):
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
     return path
 
@@ -16,7 +15,7 @@ def write(path: Path, *lines: object) -> Path:
 GOOD = {"id": "q1", "output": "\\boxed{1}"}
 
 
-def test_json_lines(tmp_path: Path) -> None:
+def test_json_lines(tmp_path):
     expected = {"q1": "\\boxed{1}", "q2": "zwölf\nZeilen \u2028 hier", "q3": ""}
     rows = [{"id": name, "output": output, "extra": 1} for name, output in expected.items()]
     lines = write(tmp_path / "a.jsonl", rows[0], "", "  ", *rows[1:])
@@ -40,7 +39,7 @@ def test_json_lines(tmp_path: Path) -> None:
         ('{"id": ' + "9" * 5000 + "}", r"line 2: "),
     ],
 )
-def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
+def test_bad_lines_are_named(tmp_path, line, message):
     path = write(tmp_path / "bad.jsonl", GOOD, line, "broken as well")
     with pytest.raises(ValueError, match=message) as caught:
         read_predictions(path)
@@ -48,7 +47,7 @@ def test_bad_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
     assert len(str(caught.value)) < 500
 
 
-def test_another_encoding_is_named(tmp_path: Path) -> None:
+def test_another_encoding_is_named(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(json.dumps(GOOD).encode() + b'\n{"id": "q2", "output": "zw\xf6lf"}\n')
     with pytest.raises(ValueError, match=r"line 2: not UTF-8 \(byte 0xf6 at column 27\)"):
@@ -69,7 +68,7 @@ OUTPUTS = {
 COLUMNS = ("n", "missing", "exact_match", "strict_match", "length_mismatch", "missing_box")
 
 
-def test_summary_by_hand() -> None:
+def test_summary_by_hand():
     result = score_predictions(ROWS, OUTPUTS)
     assert json.loads(json.dumps(result)) == result
     assert result["subtasks"] == {
@@ -84,7 +83,7 @@ def test_summary_by_hand() -> None:
     assert list(score_predictions(rows, OUTPUTS | {"x": ""})["subtasks"])[-1] == "another"
 
 
-def test_missing_predictions_are_refused_or_score_zero() -> None:
+def test_missing_predictions_are_refused_or_score_zero():
     some = {name: OUTPUTS[name] for name in ("h1", "m1", "m4")} | {"else": "\\boxed{1}"}
     with pytest.raises(
         ValueError, match=r"3 of 6 questions have no prediction \(h2, m2, m3\); 1 predictions"
@@ -97,14 +96,14 @@ def test_missing_predictions_are_refused_or_score_zero() -> None:
     assert result["subtasks"]["multi_rule_2"]["exact_match"] == 0.5
 
 
-def test_the_wrong_split_is_refused_even_if_missing_is_allowed() -> None:
+def test_the_wrong_split_is_refused_even_if_missing_is_allowed():
     with pytest.raises(ValueError, match=r"none of the 2 predicted ids \(x1, x2\) is among the 6 questions"):
         score_predictions(ROWS, {"x1": "", "x2": ""}, allow_missing=True)
     nothing = score_predictions(ROWS, {}, allow_missing=True)
     assert (nothing["missing"], nothing["macro"]["exact_match"]) == (6, 0.0)
 
 
-def test_paper_overall_is_the_mean_of_six_groups() -> None:
+def test_paper_overall_is_the_mean_of_six_groups():
     right = {"single_rule": 1, "multi_rule_2": 1, "multi_rule_6": 1, "multi_hop_4": 1}
     rows = [{"id": name, "subtask": name, "answers": ["1"]} for name in SUBTASKS]
     result = score_predictions(rows, {name: f"\\boxed{{{right.get(name, 0)}}}" for name in SUBTASKS})
