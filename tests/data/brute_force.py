@@ -1,7 +1,7 @@
 """A second opinion for the tests: the semantics from the FOL strings alone, and a reading of question texts.
 
 Nothing is imported from the package: rules are parsed with regular expressions, words come from the vocabulary files.
-Load it with ``runpy.run_path``: test folders are no packages.
+
 """
 
 import re

@@ -1,7 +1,6 @@
 """The law at every setting: whatever a world's dials, each question has one answer, in any pool of its rules."""
 
 import random
-import runpy
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -17,8 +16,8 @@ from ruleworld_data.spec import SCALES, Dials, WorldSizes, WorldSpec, subtasks_o
 from ruleworld_data.verify import verify
 from ruleworld_data.world import drawing
 
-force = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
-BruteForce, misread, blemish = (force[name] for name in ("BruteForce", "misread", "blemish"))
+from .brute_force import BruteForce, blemish, misread
+
 ALL = Dials(hops=8, parts=5, crowd=5, conjunction=2, thresholds=True, compare=True, exceptions=2)
 QUICK = [
     Dials(hops=6, parts=1, crowd=9, thresholds=True),

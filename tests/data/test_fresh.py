@@ -1,15 +1,14 @@
 """Fresh worlds: answered by their own rules, small, and a function of their number."""
 
-import runpy
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from ruleworld_data.fresh import WORLDS_PER_CONTINENT, fresh_worlds
 from ruleworld_data.generate import rule_table
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
 
-BruteForce = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))["BruteForce"]
+from .brute_force import BruteForce
+
 ASKED = {"single_rule": 3, "multi_rule_4": 2, "multi_hop_2": 2, "multi_hop_4": 1}
 
 

@@ -1,9 +1,7 @@
 """Questions that no rule answers: what is left out of a world, and that nothing else decides them."""
 
-import runpy
 from collections import Counter
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +14,8 @@ from ruleworld_data.verify import RuleIndex, execute, parse_rule_table
 from ruleworld_data.verify.asp import AspSolver
 from ruleworld_data.world import build_world
 
-force = runpy.run_path(str(Path(__file__).with_name("brute_force.py")))
-BruteForce, misread, blemish = (force[name] for name in ("BruteForce", "misread", "blemish"))
+from .brute_force import BruteForce, blemish, misread
+
 DIALS = [Dials(unknown=True), Dials(hops=4, crowd=9, conjunction=2, thresholds=True, unknown=True, words=0.5)]
 
 

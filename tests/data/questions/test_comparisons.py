@@ -1,9 +1,7 @@
 """Comparisons: what they ask, that nothing gives them away, and that scorer and reward read them."""
 
 import re
-import runpy
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from ruleworld_data.environments import EnvConfig, instance, score
@@ -11,8 +9,8 @@ from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.scoring import score_output
 from ruleworld_data.spec import Dials
 
-brute = runpy.run_path(str(Path(__file__).parents[1] / "brute_force.py"))
-misread, blemish = brute["misread"], brute["blemish"]
+from ..brute_force import blemish, misread
+
 COMPARE = Dials(compare=True)
 ASKED = {
     "Sum": "total|in all|add up",

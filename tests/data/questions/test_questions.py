@@ -1,17 +1,12 @@
 """Questions: every answer re-derived from the rules' FOL, every text read back, every proof checked."""
 
 import re
-import runpy
-from pathlib import Path
 
 import pytest
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.spec import SUBTASKS
 
-brute = runpy.run_path(str(Path(__file__).parents[1] / "brute_force.py"))
-BruteForce, misread, blemish, parse, plain = (
-    brute[name] for name in ("BruteForce", "misread", "blemish", "parse", "plain")
-)
+from ..brute_force import BruteForce, blemish, misread
 
 # Scale, split, seed, every how-manieth question.
 SOURCES = [("tiny", "test", 0, 1), ("tiny", "heldout", 5, 1), ("paper", "test", 0, 25)]

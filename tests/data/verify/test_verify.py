@@ -15,6 +15,8 @@ from ruleworld_data.verify.report import Report
 from ruleworld_data.verify.rules import check_constraints
 from ruleworld_data.world import load_vocabulary, symbol
 
+from ..cases import blocks
+
 WORDS = load_vocabulary()
 BOTH = ("executor", "clingo")
 
@@ -131,63 +133,7 @@ def test_edited_rule_cells(copy):
     assert f"{rows[14]['id']} occurs twice" in failed["rule_ids"] and "elsewhere" in failed["rule_ids"]
 
 
-# A constraint, rules that break it, and what is said. S stands for the premise "Deeply_sad(A)".
-BROKEN = [
-    ("C1", "S => Lose_Red_fin(A, 1); S => Drop_Red_fin(A, 2)", "have the same key"),
-    ("C2", "S => Lose_Red_fin(A, 1); S => Gain_Red_fin(A, 2)", "have the same key"),
-    (
-        "C3",
-        "Lose_Red_fin(A, 1) => Drop_Red_ear(A, 2); Lose_Red_ear(A, 1) => Drop_Red_fin(A, 1)",
-        "in a circle",
-    ),
-    (
-        "C4",
-        "Lose_Red_fin(A, 1) => Drop_Red_ear(A, 2); Gain_Red_eye(A, 1) => Drop_Red_ear(A, 1)",
-        "has 2 drivers",
-    ),
-    ("C4", "Lose_Red_fin(A, 1) => Drop_Red_ear(A, 2); S => Lose_Red_ear(A, 1)", "is a driver and a response"),
-    ("C4", "More_Red_fin(A, 11) => Deeply_sad(A); S => Lose_Red_fin(A, 1)", "has a threshold and is changed"),
-    (
-        "C5",
-        "Help(A, B) => Enter(B, Desert); Desert(A) => Deeply_sad(A); S => Lose_Red_fin(A, 1); "
-        "Help(A, B) => Lose_Red_fin(B, 1); Desert(A) & S => Lose_Red_fin(A, 1)",
-        "of its target by its environment's state and by place and state together and by its own effect",
-    ),
-    (
-        "C5",
-        "Fewer_Red_ear(A, 15) => Deeply_sad(A); More_Red_ear(A, 11) => Deeply_angry(A)",
-        "'red ear': a count can be more than 11 and fewer than 15",
-    ),
-    (
-        "C5",
-        "More_Red_ear(A, 11) => Deeply_sad(A); S => Lose_Red_fin(A, 1); Help(A, B) => Get_Red_fin(B, 1)",
-        "the count of 'red ear' changes 'red fin', and so does something else",
-    ),
-    # An exception with the amount of its rule, or another sign; one of a kind beside one of a place.
-    ("C5", "S => Lose_Red_fin(A, 1); S & Tiny_cat(A) => Instead_Drop_Red_fin(A, 1)", "sets 0 rules aside"),
-    ("C5", "S => Lose_Red_fin(A, 1); S & Tiny_cat(A) => Instead_Gain_Red_fin(A, 2)", "sets 0 rules aside"),
-    (
-        "C5",
-        "S => Lose_Red_fin(A, 1); S & Tiny_cat(A) => Instead_Drop_Red_fin(A, 2); "
-        "S & Desert(A) => Instead_Drop_Red_fin(A, 3)",
-        "can apply, for a kind and for a place",
-    ),
-    (
-        "C6",
-        "Tiny_cat(A) => Has(A, Red_fin, 2); S => Lose_Red_fin(A, 3)",
-        "'red fin' starts at 2 and can lose 3",
-    ),
-    # Three are gained at once.
-    (
-        "C6",
-        "Tiny_cat(A) => Has(A, Red_ear, 5); Gain_Red_fin(A, 1) => Lose_Red_ear(A, 2)",
-        "at 5 and can lose 6",
-    ),
-    ("C7", "Sad(A) => Lose_Red_fin(A, 1); S => Lose_Red_ear(A, 1)", "'sad' is part of the term 'deeply sad'"),
-    ("C7", "S => Lose_Red_fin(A, 1); S => Lose_Red_fin(A, 1)", "have the same FOL text"),
-    ("C7", "S => Lose_Deeply_sad(A, 1)", "is used as attribute and as state"),
-    ("C8", "Scare(A, B) => Deeply_frightened(B)", "is common sense: scare, frightened"),
-]
+(BROKEN,) = blocks(__file__, "broken_rules.txt")
 
 
 @pytest.mark.parametrize(("check", "texts", "said"), BROKEN)
