@@ -119,7 +119,10 @@ def test_answers_to_another_version_are_refused_by_name(outputs):
     row = question_table("single_rule", "test", "tiny", version="1.2").to_pylist()[0]
     assert row["id"] == "single_rule-test-1.2-0000000"
     file = outputs()
-    file.write_text(json.dumps({"id": row["id"], "output": ""}))
+    file.write_text(json.dumps({name: row[name] for name in ("id", "world_id")} | {"output": ""}))
+    for world in (("--seed", "5"), ("--dials", "crowd=5")):
+        other = run("score", file, "--scale", "tiny", "--data-version", "1.2", "--allow-missing", *world)
+        assert other.exit_code == 2 and "of world 'rw-0'" in other.output
     assert "of data 1.2, and is scored against data 1.1" in " ".join(run("score", file).output.split())
 
 

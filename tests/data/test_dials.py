@@ -93,10 +93,7 @@ def test_two_hundred_settings_verify(tmp_path, small):
 
 @pytest.mark.parametrize(
     ("dials", "subtasks", "worlds"),
-    [
-        (replace(ALL, crowd=None), subtasks_of(ALL)[1:], 2),
-        (Dials(thresholds=True), ["multi_hop_2"], 24),
-    ],
+    [(replace(ALL, crowd=None), subtasks_of(ALL)[1:], 2), (Dials(thresholds=True), ["multi_hop_2"], 24)],
     ids=["deep", "states of counts"],
 )
 def test_an_independent_solver_agrees(dials, subtasks, worlds):

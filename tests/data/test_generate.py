@@ -105,11 +105,7 @@ def taught(table):
 
 
 @pytest.mark.parametrize(
-    ("scale", "subtasks"),
-    [
-        ("tiny", SUBTASKS),
-        pytest.param("paper", SUBTASKS, marks=pytest.mark.slow),
-    ],
+    ("scale", "subtasks"), [("tiny", SUBTASKS), pytest.param("paper", SUBTASKS, marks=pytest.mark.slow)]
 )
 def test_splits_share_no_sub_question_and_no_chain_and_no_text_comes_twice(scale, subtasks):
     lessons, texts = {}, Counter()

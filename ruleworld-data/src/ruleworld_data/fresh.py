@@ -138,21 +138,7 @@ def continent(
 ) -> tuple[World, pa.Table, dict[str, pa.Table]]:
     """Draw one whole continent of a sequence: the world, its rules by id (row numbers), its questions by sub-task.
 
-    Parameters
-    ----------
-    seed : int
-        Names the sequence, as in `fresh_worlds`.
-    number : int
-        Which continent of it.
-    questions : mapping
-        Questions by sub-task.
-    sizes, version, dials
-        As in `fresh_worlds`.
-
-    Raises
-    ------
-    ValueError
-        For more questions than the continent has, or dials that the sizes do not allow.
+    ``questions`` says how many of each sub-task; all else is as in `fresh_worlds`, errors included.
     """
     world_seed = int(Stream("fresh", seed, number).words(1)[0] >> np.uint64(1))
     world, schema = build_world(world_seed, sizes.turned(dials), dials=dials), rule_schema(dials)

@@ -18,13 +18,7 @@ if TYPE_CHECKING:
 
 
 def rows_with_rules(config: str, spec: WorldSpec, start: int, n: int) -> list[dict[str, Any]]:
-    """Return rows of a split as dicts; questions come with their gold rules under ``rules``.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name, or a start past the end.
-    """
+    """Return rows of a split as dicts; questions come with their gold rules under ``rules``."""
     rows, split = spec.num_rows(config), spec.split
     if start >= rows:
         raise ValueError(
@@ -81,7 +75,8 @@ def scores_text(result: dict[str, Any]) -> str:
         [name, scores["n"], scores["missing"], *(f"{scores[m]:.4f}" for m in RATES)]
         for name, scores in [*result["subtasks"].items(), ("macro average", macro)]
     ]
-    parts = [table_text(["sub-task", "n", "missing", *RATES], rows)]
+    parts = [f"Scored against world {', '.join(result['worlds'])}"] if result["worlds"] else []
+    parts.append(table_text(["sub-task", "n", "missing", *RATES], rows))
     more = [name for name in (*SELECTIVE, "aurc") if any(name in own for own in result["subtasks"].values())]
     if more:
         rows = [

@@ -99,10 +99,7 @@ LUCK = {
 }
 
 # Policies that apply a rule and skip the chain.
-RULES = {
-    "first rule that shares words": shares_words,
-    "count and a change": count_and_change,
-}
+RULES = {"first rule that shares words": shares_words, "count and a change": count_and_change}
 
 QUERIES = {
     "no text": lambda view: [None, 3, b"\xff", ["horn"], "\ud800", ""],

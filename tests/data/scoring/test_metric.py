@@ -28,7 +28,7 @@ def test_batches_and_single_rows_agree_with_one_call(metric):
 def test_refusals_and_confidences_by_hand(metric):
     outputs = [r"\boxed{unknown}", r"\boxed{9}", r"\boxed{7}", r"\boxed{unknown}"]
     found = metric.compute(
-        predictions=outputs, references=["unknown", "unknown", "7", "8"], confidences=[4, 1, 3, 2]
+        predictions=outputs, references=["Unknown", "unknown", "7", "8"], confidences=[4, 1, 3, 2]
     )
     names = ("exact_match", "coverage", "answered_match", "refused_unknown", "refused_known")
     assert [found[name] for name in names] == [0.5] * 5 and found["aurc"] == pytest.approx(
@@ -41,6 +41,35 @@ def test_bad_input_is_refused_with_words(metric):
         metric.compute(predictions=[], references=[])
     with pytest.raises(ValueError, match="references mix lists and strings"):
         metric.compute(predictions=["a", "b"], references=["1", ["2"]])
+    outputs, golds = [r"\boxed{1, 2}", r"\boxed{3}"], [["1", "2"], ["3"]]
+    for odd in (
+        [{"1", "2"}, {"3"}],
+        [{"1": 0, "2": 0}, ["3"]],
+        dict(enumerate(golds)),
+        "13",
+        [["1, 2"], ["3"]],
+    ):
+        with pytest.raises(ValueError, match="must be"):
+            metric.compute(predictions=outputs, references=odd)
+    for odd in (
+        [0.1, None],
+        {0: 0.1, 1: 0.9},
+        [[0.1], [0.9]],
+        ["1", "2"],
+        [True, False],
+        [0.1, 10**400],
+        0.5,
+    ):
+        with pytest.raises(ValueError, match=r"must be"):
+            metric.compute(predictions=outputs, references=golds, confidences=odd)
+
+
+def test_columns_of_a_table_are_scored_by_place(metric: object) -> None:
+    table = pytest.importorskip("pandas").DataFrame(
+        {"said": [r"\boxed{9}", r"\boxed{1}"], "gold": [["9"], ["2"]]}
+    )
+    for rows, right in ((table[::-1], 0.5), (table[1:], 0.0)):
+        assert metric.compute(predictions=rows["said"], references=rows["gold"])["exact_match"] == right
 
 
 def test_load_by_name_from_any_directory_without_network(run_python, tmp_path):

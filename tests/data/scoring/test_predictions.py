@@ -19,11 +19,11 @@ def test_json_lines(tmp_path):
     expected = {"q1": "\\boxed{1}", "q2": "zwölf\nZeilen \u2028 hier", "q3": ""}
     rows = [{"id": name, "output": output, "extra": 1} for name, output in expected.items()]
     lines = write(tmp_path / "a.jsonl", rows[0], "", "  ", *rows[1:])
-    assert read_predictions(str(lines)) == (expected, None)
+    assert read_predictions(str(lines)) == (expected, None, {})
     unescaped = "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
     (tmp_path / "b.jsonl").write_bytes(b"\xef\xbb\xbf" + unescaped.replace("\n", "\r\n").encode())
     assert list(read_predictions(tmp_path / "b.jsonl").outputs.items()) == list(expected.items())
-    assert read_predictions(write(tmp_path / "empty.jsonl")) == ({}, None)
+    assert read_predictions(write(tmp_path / "empty.jsonl")) == ({}, None, {})
 
 
 @pytest.mark.parametrize(
@@ -57,14 +57,8 @@ def test_another_encoding_is_named(tmp_path):
 GOLD = {"h1": "1", "h2": "2", "m1": "3, desert", "m2": "4, desert", "m3": "5, desert", "m4": "6, desert"}
 SUBTASK = {"h": "multi_hop_3", "m": "multi_rule_2"}
 ROWS = [{"id": name, "subtask": SUBTASK[name[0]], "answers": gold.split(", ")} for name, gold in GOLD.items()]
-OUTPUTS = {
-    "h1": "\\boxed{1}",
-    "h2": "two",
-    "m1": "\\boxed{3, Desert}",
-    "m2": "\\boxed{4, bridge}",
-    "m3": "\\boxed{5}",
-    "m4": "\\boxed{6, desert}",
-}
+BOXES = {"h1": "1", "m1": "3, Desert", "m2": "4, bridge", "m3": "5", "m4": "6, desert"}
+OUTPUTS = {name: f"\\boxed{{{box}}}" for name, box in BOXES.items()} | {"h2": "two"}
 COLUMNS = ("n", "missing", "exact_match", "strict_match", "length_mismatch", "missing_box")
 
 

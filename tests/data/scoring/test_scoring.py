@@ -80,19 +80,7 @@ def test_long_outputs_take_no_time(shell: str) -> None:
 
     before = signal.signal(signal.SIGVTALRM, too_slow)
     try:
-        for unit in (
-            "~",
-            "<",
-            "\\%",
-            "{",
-            "\\",
-            "\\boxed{",
-            "\\boxed",
-            "\\boxed{1} ",
-            "1\\,",
-            "{,}",
-            "\\text{",
-        ):
+        for unit in r"~ < \% { \ \boxed{ \boxed \boxed{1} 1\, {,} \text{".split():
             signal.setitimer(signal.ITIMER_VIRTUAL, 6)
             assert 0 <= score_output(shell.format(unit * (500_000 // len(unit))), ["1"]).exact_match <= 1
     finally:
@@ -187,9 +175,7 @@ def test_what_is_strict(output: str, score: float) -> None:
     assert score_output(output, ["6", "bridge"]).exact_match == score
 
 
-WORDS = st.sampled_from(
-    ["0", "7", "12", "120", "stone bridge", "desert", "deeply hungry", "celestial garden"]
-)
+WORDS = st.sampled_from("0;7;12;120;stone bridge;desert;deeply hungry;celestial garden".split(";"))
 LISTS = st.lists(WORDS, min_size=1, max_size=5)
 DECORATIONS = ["{}", " {} ", "\\text{{{}}}", "${}$", "**{}**", "'{}'", "\\mathrm{{{}}}", "{}."]
 
@@ -240,7 +226,7 @@ def test_what_is_no_answer_is_refused_with_words() -> None:
         score_output(None, ["1"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="gold has no answers"):
         score_output("\\boxed{1}", [])
-    with pytest.raises(ValueError, match="got the string '12'; use split_answers"):
+    with pytest.raises(ValueError, match="got '12'; split_answers"):
         exact_match("12", ["1", "2"])
 
 
@@ -249,8 +235,9 @@ def test_what_is_no_answer_is_refused_with_words() -> None:
     "odd", [None, 1, {"1": 0}, {"1"}, iter("1"), [1], b"1", [["1"]]], ids=lambda odd: type(odd).__name__
 )
 def test_answers_are_lists_of_texts(odd: object) -> None:
-    for prediction, gold in ((odd, ["1"]), (["1"], odd)):
-        with pytest.raises(ValueError, match="must be a list of texts, got"):
+    # A gold answer that is none, or two, is right of no output.
+    for prediction, gold in ((odd, ["1"]), (["1"], odd), (["1"], ["1, 2"]), (["1"], [""])):
+        with pytest.raises(ValueError, match=r"must be (?:a list of texts|one answer), got"):
             exact_match(prediction, gold)  # type: ignore[arg-type]
 
 

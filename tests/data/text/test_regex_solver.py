@@ -12,11 +12,7 @@ from ruleworld_data.spec import SUBTASKS, Dials
 SIGN = {"lose": -1, "drop": -1, "gain": 1, "get": 1, "receive": 1}
 CHANGE = rf"([AB]) (?:will )?({'|'.join(SIGN)})s? (\d+) (.+)"
 PREMISES = {"change": CHANGE, "is": r"(A) is (?:[io]n |at )?(?:an? |the )?(.+)", "act": r"(A) (\w+) B"}
-CONCLUSIONS = {
-    "has": r"(it) has (\d+) (.+)",
-    "change": CHANGE,
-    "is": r"([AB]) will (?:be |.+ the )(.+)",
-}
+CONCLUSIONS = {"has": r"(it) has (\d+) (.+)", "change": CHANGE, "is": r"([AB]) will (?:be |.+ the )(.+)"}
 
 
 def stem(name):

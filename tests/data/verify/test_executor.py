@@ -99,10 +99,7 @@ def test_the_rule_with_most_conditions_sets_others_aside(facts, attribute, answe
 
 
 def test_solve_takes_a_row_and_a_table_or_an_index(base):
-    row = {
-        "facts": ["Tiny_cat(x)", "Bridge(x)"],
-        "queries": ["Has(x, Strong_horn, ?)", "State(x, ?, In)"],
-    }
+    row = {"facts": ["Tiny_cat(x)", "Bridge(x)"], "queries": ["Has(x, Strong_horn, ?)", "State(x, ?, In)"]}
     assert solve(row, rule_table(RULES)) == ["14", "deeply hungry"]
     assert solve(row, RuleIndex(base).only({0})) == ["14", None]
 

@@ -10,10 +10,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 def start_worker(threads: int | None = None) -> None:
     """Make a spawned worker end with its parent: an orphan would go on writing, beside the run that resumes.
 
-    Parameters
-    ----------
-    threads : int, optional
-        Threads of the numerical libraries that the worker imports.
+    ``threads``: of the numerical libraries that it imports.
     """
     if threads is not None:
         os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))

@@ -17,11 +17,11 @@ if TYPE_CHECKING:  # what type checkers and editors see
 __getattr__, __dir__, __all__ = attach(
     __name__,
     answers=(
-        "SCORER_VERSION Score exact_match normalise parse_boxed same_answer score_output split_answers "
+        "SCORER_VERSION Score exact_match in_order normalise parse_boxed same_answer score_output split_answers "
         "strict_match"
     ),
     predictions="Predictions read_predictions",
     recall="step_recall step_recalls union_recall",
-    selective="SELECTIVE risk_coverage_area selective_means selective_scores",
+    selective="SELECTIVE finite has_no_answer risk_coverage_area selective_means selective_scores",
     summary="mean_scores score_file score_predictions",
 )

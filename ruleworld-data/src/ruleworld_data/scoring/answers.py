@@ -7,9 +7,11 @@ and pinned by tests.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ..spec import UNKNOWN
 
+T = TypeVar("T")
 SCORER_VERSION = "1"
 """Raised whenever an output of a published result would score differently; stored beside every result."""
 
@@ -181,19 +183,31 @@ def _share(matches: list[bool]) -> float:
 def _matches(prediction: Sequence[str], gold: Sequence[str]) -> list[bool]:
     """Compare position by position; an empty list stands for lists of different lengths."""
     for name, answers in (("prediction", prediction), ("gold", gold)):
-        if isinstance(answers, str):
-            raise ValueError(
-                f"{name} must be a list of answers, got the string {answers!r}; use split_answers on it"
-            )
-        # A set, or a mapping, has no first answer to be compared with the first.
-        listed = hasattr(answers, "__getitem__") and hasattr(answers, "__len__")
-        if not listed or isinstance(answers, Mapping) or not all(isinstance(one, str) for one in answers):
+        if not all(isinstance(one, str) for one in in_order(name, answers)):
             raise ValueError(f"{name} must be a list of texts, got {answers!r:.60}")
     if len(gold) == 0:
         raise ValueError("gold has no answers; every question has at least one")
+    if odd := [one for one in gold if len(split_answers(one)) != 1]:
+        raise ValueError(f"each gold answer must be one answer, got {odd[0]!r:.60}; use split_answers on it")
     if len(prediction) != len(gold):
         return []
     return [same_answer(ours, theirs) for ours, theirs in zip(prediction, gold, strict=True)]
+
+
+def in_order(name: str, values: Sequence[T]) -> list[T]:
+    """Return values as a list.
+
+    Raises
+    ------
+    ValueError
+        If they are none, or have no first to be compared with the first: one text, a set, a mapping.
+    """
+    listed = hasattr(values, "__getitem__") and hasattr(values, "__len__")
+    if not listed or isinstance(values, str | bytes | Mapping):
+        raise ValueError(
+            f"{name} must be a list of texts, got {values!r:.60}; split_answers makes one of a text"
+        )
+    return list(values)
 
 
 def same_answer(answer: str, gold: str) -> bool:

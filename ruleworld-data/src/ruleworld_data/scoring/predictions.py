@@ -2,22 +2,24 @@
 
 A predictions file is JSON Lines in UTF-8, one ``{"id": ..., "output": ...}`` per line; further keys are ignored.
 ``output`` is the whole text of the model, box and all. Beside it may stand a ``confidence``, any finite number, higher
-where the answer is more sure.
+where the answer is more sure, and the question's ``world_id``, which tells worlds apart whose questions share ids.
 """
 
 import json
-from math import isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from .selective import finite
 
 EXPECTED = 'expected {"id": "...", "output": "..."}'
 
 
 class Predictions(NamedTuple):
-    """The output of each question id, in file order, and how sure each is, or None where the file does not say."""
+    """The output of each question id, in file order; how sure each is, and its world, as far as the file says."""
 
     outputs: dict[str, str]
     confidences: dict[str, float] | None
+    worlds: dict[str, Any]
 
 
 def read_predictions(path: str | Path) -> Predictions:
@@ -36,6 +38,7 @@ def read_predictions(path: str | Path) -> Predictions:
         raise FileNotFoundError(f"no predictions file at {path}; {EXPECTED} per line of a .jsonl file")
     outputs: dict[str, str] = {}
     given: dict[str, tuple[str, Any]] = {}
+    worlds: dict[str, Any] = {}
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             place = f"{path}, line {number}"
@@ -52,7 +55,8 @@ def read_predictions(path: str | Path) -> Predictions:
                     f"{place}: id {name!r} was given before, on {before}; keep one output per id"
                 )
             outputs[name], given[name] = row["output"], (place, row.get("confidence"))
-    return Predictions(outputs, _confidences(given))
+            worlds |= {name: row["world_id"]} if "world_id" in row else {}
+    return Predictions(outputs, _confidences(given), worlds)
 
 
 def _row(line: bytes, place: str, *, first: bool) -> dict[str, Any] | None:
@@ -75,13 +79,7 @@ def _row(line: bytes, place: str, *, first: bool) -> dict[str, Any] | None:
 def _confidences(given: dict[str, tuple[str, Any]]) -> dict[str, float] | None:
     if all(value is None for _, value in given.values()):
         return None
-    for place, value in given.values():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-            raise ValueError(
-                f"{place}: confidence must be a finite number, as in 0.9, got {value!r}; give one with every output, "
-                "or with none"
-            )
-    return {name: float(value) for name, (_, value) in given.items()}
+    return {name: finite(f"{place}: confidence", value) for name, (place, value) in given.items()}
 
 
 def _short(value: object) -> str:

@@ -5,11 +5,11 @@ To answer ``unknown`` is to refuse. An output without a box refuses nothing; it 
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from math import isfinite
+from math import isfinite, nan
 from statistics import fmean
 
 from ..spec import UNKNOWN
-from .answers import exact_match, same_answer
+from .answers import exact_match, in_order, same_answer
 
 SELECTIVE = ("coverage", "answered_match", "refused_unknown", "refused_known")
 
@@ -30,12 +30,31 @@ def selective_scores(answers: Sequence[str], gold: Sequence[str]) -> dict[str, f
         refuses, else 0, as ``refused_unknown`` of a question without an answer, where to refuse is right, and as
         ``refused_known`` of any other, where it is wrong.
     """
+    unknown = has_no_answer(gold)
     refused = len(answers) > 0 and all(same_answer(answer, UNKNOWN) for answer in answers)
     scores = {"coverage": float(not refused)}
     if not refused:
         scores["answered_match"] = exact_match(answers, gold)
-    scores["refused_unknown" if list(gold) == [UNKNOWN] else "refused_known"] = float(refused)
+    scores["refused_unknown" if unknown else "refused_known"] = float(refused)
     return scores
+
+
+def has_no_answer(gold: Sequence[str]) -> bool:
+    """Say whether a question's gold answer is that the rules do not say."""
+    return len(gold) == 1 and same_answer(gold[0], UNKNOWN)
+
+
+def finite(what: str, value: object) -> float:
+    """Return a number as a float; ``ValueError`` for what is none, nan, infinite or larger than a float can be."""
+    try:
+        number = nan if isinstance(value, str | bytes | bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = nan
+    if not isfinite(number):
+        raise ValueError(
+            f"{what} must be a finite number, as in 0.9, got {value!r:.80}; give one with every output, or with none"
+        )
+    return number
 
 
 def selective_means(scores: Iterable[Mapping[str, float]]) -> dict[str, float]:
@@ -59,14 +78,13 @@ def risk_coverage_area(confidences: Sequence[float], scores: Sequence[float]) ->
     ValueError
         If there are no outputs, not one confidence for each, or one that is no number.
     """
+    confidences = [finite("a confidence", one) for one in in_order("confidences", confidences)]
     if not len(scores) or len(confidences) != len(scores):
         raise ValueError(
             f"a confidence is needed for each of the outputs, got {len(confidences)} for {len(scores)}"
         )
     errors: dict[float, list[float]] = defaultdict(list)
     for confidence, score in zip(confidences, scores, strict=True):
-        if not isfinite(confidence):
-            raise ValueError(f"a confidence must be a finite number, got {confidence!r}")
         errors[confidence].append(1 - score)
     number, total, area = 0, 0.0, 0.0
     for confidence in sorted(errors, reverse=True):

@@ -7,10 +7,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..spec import ALL_SUBTASKS, SUBTASKS, UNKNOWN, VERSIONS, WorldSpec, check_name
+from ..spec import ALL_SUBTASKS, SUBTASKS, VERSIONS, WorldSpec, check_name
 from .answers import SCORER_VERSION, Score, score_output
 from .predictions import read_predictions
-from .selective import risk_coverage_area, selective_means, selective_scores
+from .selective import has_no_answer, risk_coverage_area, selective_means, selective_scores
 
 NAMES_SHOWN = 5
 _NUMBER = re.compile(r"-[a-z]+(?:-(\d+\.\d+))?-\d{7}")
@@ -46,7 +46,7 @@ def score_file(
 
     for subtask in subtasks or []:
         check_name("sub-task", subtask, ALL_SUBTASKS)
-    predictions, confidences = read_predictions(path)
+    predictions, confidences, worlds = read_predictions(path)
     for name in predictions:
         version = (end[1] or VERSIONS[0]) if (end := _NUMBER.search(name)) else spec.version
         if version != spec.version:
@@ -61,9 +61,15 @@ def score_file(
         raise ValueError(
             f"no id in {path} names a sub-task (first id: {first!r}); ids look like 'multi_hop_3-test-0000007'"
         )
-    columns = ["id", "subtask", "answers"]
+    columns = ["id", "subtask", "answers", "world_id"]
     tables = (table(name, replace(spec, dials=spec.dials.reaching(name))).select(columns) for name in chosen)
-    rows = (row for made in tables for row in made.to_pylist())
+    rows = [row for made in tables for row in made.to_pylist()]
+    for row in rows:
+        if (world := worlds.get(row["id"], row["world_id"])) != row["world_id"]:
+            raise ValueError(
+                f"{path} answers {row['id']!r} of world {world!r}, and is scored against world {row['world_id']!r}; "
+                "type the --seed and --dials that were answered"
+            )
     return score_predictions(rows, predictions, allow_missing, confidences)
 
 
@@ -90,12 +96,12 @@ def score_predictions(
     Returns
     -------
     dict
-        Ready for JSON: ``scorer_version``, ``n`` (questions), ``missing`` (questions without prediction),
-        ``foreign`` (predictions without question, which are ignored), ``macro`` (means over the sub-tasks
-        present), ``paper`` (mean over the paper's six groups, None unless all are present) and ``subtasks``.
-        The last holds, by sub-task, ``n``, ``missing``, ``exact_match``, ``strict_match`` and the shares
-        ``length_mismatch`` and ``missing_box``. All rates are in 0..1; a missing prediction counts in
-        ``missing`` alone, as a score of 0. A sub-task may have more, see `mean_scores`.
+        Ready for JSON: ``scorer_version``, ``worlds`` (of the rows, as far as they say), ``n`` (questions), ``missing``
+        (questions without prediction), ``foreign`` (predictions without question, which are ignored), ``macro`` (means
+        over the sub-tasks present), ``paper`` (mean over the paper's six groups, None unless all are present) and
+        ``subtasks``. The last holds, by sub-task, ``n``, ``missing``, ``exact_match``, ``strict_match`` and the shares
+        ``length_mismatch`` and ``missing_box``. All rates are in 0..1; a missing prediction counts in ``missing``
+        alone, as a score of 0. A sub-task may have more, see `mean_scores`.
 
     Raises
     ------
@@ -106,6 +112,7 @@ def score_predictions(
     asked: dict[str, list[tuple[Score, Sequence[str], float]]] = {}
     missing: list[str] = []
     seen: set[str] = set()
+    worlds: set[str] = set()
     least = min(confidences.values()) if confidences else 0.0
     for row in rows:
         name = row["id"]
@@ -114,6 +121,7 @@ def score_predictions(
                 f"question id {name!r} comes twice in the rows to score against; give each split once"
             )
         seen.add(name)
+        worlds |= {row["world_id"]} if "world_id" in row else set()
         if name not in predictions:
             missing.append(name)
         score = score_output(predictions[name], row["answers"]) if name in predictions else _MISSING
@@ -132,6 +140,7 @@ def score_predictions(
             subtasks[name] = {"n": len(scores), "missing": left, **means}
     return {
         "scorer_version": SCORER_VERSION,
+        "worlds": sorted(worlds),
         "n": len(seen),
         "missing": len(missing),
         "foreign": len(foreign),
@@ -150,7 +159,7 @@ def mean_scores(
     area under the risk-coverage curve.
     """
     means = {rate: sum(getattr(score, rate) for score in scores) / len(scores) for rate in RATES}
-    if any([*gold] == [UNKNOWN] for gold in golds):
+    if any(map(has_no_answer, golds)):
         pairs = zip(scores, golds, strict=True)
         means |= selective_means(selective_scores(score.parsed, gold) for score, gold in pairs)
     if confidences is not None:

@@ -3,7 +3,7 @@
 # evaluate reads the import lines of this file with a regular expression: one module per line.
 import datasets
 import evaluate
-from ruleworld_data.scoring import mean_scores, score_output, split_answers
+from ruleworld_data.scoring import in_order, mean_scores, score_output, split_answers
 
 _DESCRIPTION = """
 Exact match on the comma-separated answer list in the last complete box of a model's output, as in the
@@ -66,11 +66,13 @@ class RuleWorldEM(evaluate.Metric):
         )
 
     def add_batch(self, *, predictions=None, references=None, **kwargs):
-        """Add a batch after two checks: `evaluate` fails on empty batches and writes mixed ones as str()."""
-        if predictions is not None and len(predictions) == 0:
+        """Add a batch after checks: `evaluate` fails on empty ones, takes sets, and writes mixed ones as str()."""
+        predictions, references = in_order("predictions", predictions), in_order("references", references)
+        if not predictions:
             raise ValueError("there are no predictions to score; give one output per question")
-        if references is not None and len({isinstance(gold, str) for gold in references}) > 1:
+        if len({isinstance(gold, str) for gold in references}) > 1:
             raise ValueError("references mix lists and strings; give all as lists or all as strings")
+        references = [gold if isinstance(gold, str) else in_order("a reference", gold) for gold in references]
         super().add_batch(predictions=predictions, references=references, **kwargs)
 
     def _compute(self, predictions, references, confidences=None):
