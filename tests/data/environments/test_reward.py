@@ -1,11 +1,15 @@
 """The reward: parts by hand, any text, other versions."""
 
 import json
+import tomllib
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ruleworld_data.environments import EnvConfig, Episode, RewardWeights, instance, score
+
+CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text(encoding="utf-8"))
 
 RECORD = instance(EnvConfig(("multi_hop_3",)), 0).metadata | {
     "answers": ["17", "dungeon"],
@@ -26,14 +30,7 @@ def scored(answer, searches=0, **weights):
 
 @pytest.mark.parametrize(
     "answer, exact, strict, form",
-    [
-        (r"\boxed{17, dungeon}", 1, 1, 1),
-        (r"\boxed{17, bridge}", 0.5, 0, 1),
-        (r"\boxed{17, dungeon} or \boxed{17, dungeon}", 1, 1, 0),
-        (r"\boxed{17, dungeon} I am sure of it", 1, 1, 0),
-        (r"\boxed{17, }", 0, 0, 0),
-        ("17, dungeon", 0, 0, 0),
-    ],
+    CASES["answers"],
 )
 def test_answers_and_form(answer, exact, strict, form):
     found = scored(answer)
@@ -44,23 +41,7 @@ def test_answers_and_form(answer, exact, strict, form):
 
 @pytest.mark.parametrize(
     "line, text, right",
-    [
-        (1, "It enters the dungeon.", True),
-        (1, "Serve(y, x) => Enter(x, Dungeon)", True),
-        (1, "dungeon, bridge, desert, temple", False),
-        (1, "dungeon " * 100, False),
-        (2, "so it is **completely sleepy**", True),
-        (2, "Dungeon(x) => Completely_sleepy(x)", True),
-        (2, "completely hungry and sleepy", False),
-        (3, "so it drops 3 hollow teeth.", True),
-        (3, "It gains 1 fin, so it loses 1 x 3 = 3 hollow teeth", True),
-        (3, "Completely_sleepy(x) => Lose_Hollow_tooth(x, 3)", True),
-        (3, "It gains 3 hollow teeth.", False),
-        (3, "It loses, gets 3 hollow teeth.", False),
-        (3, "hollow teeth 3", False),
-        (4, "It has 20 hollow teeth: 20 - 3 = 17.", True),
-        (4, "hollow teeth 17 or 18", False),
-    ],
+    [*CASES["steps"], (1, "dungeon " * 100, False)],
 )
 def test_a_step_ends_in_what_follows(line, text, right):
     lines = "\n".join(f"[Step {i}] {text if i == line else 'no'}" for i in range(1, 5))

@@ -2,7 +2,9 @@
 
 import re
 import signal
+import tomllib
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given
@@ -18,32 +20,15 @@ from ruleworld_data.scoring import (
     union_recall,
 )
 
+CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text(encoding="utf-8"))
+
 # --- the box ---
 
 
-@pytest.mark.parametrize(
-    ("text", "content"),
-    [
-        (r"The answer is \boxed{12}.", "12"),
-        (r"\boxed{1} then \boxed{2}", "2"),
-        (r"\boxed{\text{a}, {b{c}}}", r"\text{a}, {b{c}}"),
-        (r"\boxed{a\}b\{c}", r"a\}b\{c"),
-        (r"\boxed{a\\}", r"a\\"),  # an escaped backslash, then the closing brace
-        (r"\boxed{1} and \boxed{2", "1"),
-        (r"\boxed{1 \boxed{2} 3}", "2"),
-        ("\\boxed \n {12}", "12"),
-        (r"\\boxed{12}", "12"),  # an output that was escaped once too often
-        (r"\boxed{}", ""),
-        (r"\boxed{1} \fbox{2} \framebox{3}", "1"),
-        (r"\boxed 5", None),
-        (r"\boxed{5", None),
-        ("boxed{5}", None),
-        (r"\Boxed{5}", None),
-        ("", None),
-    ],
-)
-def test_box_cases(text: str, content: str | None) -> None:
-    assert parse_boxed(text) == content
+@pytest.mark.parametrize("case", CASES["box"])
+def test_box_cases(case):
+    text, *content = case
+    assert [parse_boxed(text)] == (content or [None])
 
 
 def reference_box(text: str) -> str | None:
@@ -91,44 +76,14 @@ def test_long_outputs_take_no_time(shell: str) -> None:
 # --- normalisation ---
 
 
-# Texts, separated by " | ", and what they are.
-NORMAL = {
-    "celestial garden": r"  Celestial   Garden | \text{Celestial Garden} | celestial\,garden | celestial~garden"
-    r" | celestial\_garden | \text{celestial}\;\text{garden} | Celestial_garden",
-    "12": r"\textbf{12} | \mathrm{ 12 } | $12$ | \(12\) | \[12\] | $$\displaystyle 12\,$$ | \left(12\right)"
-    r" | **12** | `12` | '12' | 12. | (12). | １２ | 12\!",
-    "stone bridge": '"Stone bridge". | “stone bridge” | stone\u00a0bridge | stone\u200b bridge',
-    "1000": r"1{,}000 | 1\,000",
-    "6": r"<6> | \left<6\right>",  # a pair of brackets around an answer may go
-    # What must stay different.
-    r"\frac 1 2": r"\frac{1}{2}",
-    "<6": "<6 | \uff1c6",
-    "~6": "~6 | ~~6~~",
-    "1 6": r"1\,6",
-} | {same: same for same in (".5", "-5", "the bridge", "12 horns", r"6\%", r"\$6", r"\16", "stone-bridge")}
-
-
-@pytest.mark.parametrize("expected", NORMAL)
-def test_normalise_cases(expected: str) -> None:
-    assert {normalise(text) for text in NORMAL[expected].split(" | ")} == {expected}
+@pytest.mark.parametrize(("expected", "texts"), CASES["normal"])
+def test_normalise_cases(expected, texts):
+    assert {normalise(text) for text in texts} == {expected}
 
 
 @pytest.mark.parametrize(
     ("text", "parts"),
-    [
-        ("12, stone bridge ,  deeply hungry.", ["12", "stone bridge", "deeply hungry"]),
-        (r"\text{12, stone bridge}", ["12", "stone bridge"]),
-        ("[12, 'stone bridge']", ["12", "stone bridge"]),
-        (r"12,\,13", ["12", "13"]),
-        (r"12\,000", ["12000"]),
-        ("12，13、14", ["12", "13", "14"]),
-        ("12, , 14", ["12", "", "14"]),
-        ("12,", ["12"]),
-        (", 12", ["", "12"]),
-        ("1,000", ["1", "000"]),
-        ("", []),
-        ("  ", []),
-    ],
+    CASES["split"],
 )
 def test_split_cases(text: str, parts: list[str]) -> None:
     assert split_answers(text) == parts
@@ -153,22 +108,7 @@ def test_normalise_twice_changes_nothing(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("output", "score"),
-    [
-        (r"\boxed{6, bridge}", 1.0),
-        (r"\boxed{6, a bridge}", 1.0),
-        (r"\boxed{6 muddy paws, the bridge}", 1.0),
-        (r"\boxed{6 paws, bridge}", 1.0),
-        (r"\boxed{6 aws, bridge}", 0.5),
-        (r"\boxed{6 cats, two bridges}", 0.0),
-        (r"\boxed{six, bridge}", 0.5),
-        (r"\boxed{6 and bridge}", 0.0),
-        (r"\boxed{6}, \boxed{bridge}", 0.0),
-        (r"\boxed{bridge, 6}", 0.0),
-        (r"\boxed{<6, bridge}", 0.5),
-        (r"\boxed{6\%, bridge}", 0.5),
-        (r"\boxed{6.0, bridge}", 0.5),
-        (r"\boxed{6,~\text{Bridge}}", 1.0),
-    ],
+    CASES["strict"],
 )
 def test_what_is_strict(output: str, score: float) -> None:
     """As the metric's card says it."""

@@ -1,8 +1,10 @@
 """Other words for the same: every text has one reading, and nothing but texts changes."""
 
 import re
+import tomllib
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from ruleworld_data.generate import question_table, rule_table
@@ -14,6 +16,8 @@ from ruleworld_data.verify import parse_rule_table
 from ruleworld_data.world import load_vocabulary, with_object
 from ruleworld_data.world.forms import FORMS
 from ruleworld_data.world.names import all_names
+
+CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text(encoding="utf-8"))
 
 ALL = Dials(hops=5, conjunction=2, thresholds=True, exceptions=2)
 TEXTS = ["nl", "premise_nl", "conclusion_nl", "world_id"]
@@ -88,25 +92,10 @@ def test_only_texts_change(dials):
 
 @pytest.mark.parametrize(
     ("text", "reading"),
-    [
-        ("Whenever X is a striped jungle hunter, it has 9 horns.", None),
-        ("A creature gains 1 golden coin once that creature drops 1 golden coin.", None),
-        ("Suppose that a being feels profoundly parched; then 2 gilded plumes will be shed by it.", None),
-        ("Suppose that X feels profoundly parched; then 2 gilded plumes will be shed by X.", "state2attr"),
-        ("Y will find itself in the fire mountain once X makes up its mind to cut Y short.", "action2env"),
-        (
-            "If X feels profoundly parched yet is in the fire mountain, X is bound to drop no gilded plumes.",
-            "exception",
-        ),
-        (
-            "If A feels profoundly parched yet is in the fire mountain, A will drop no gilded plumes instead.",
-            None,
-        ),
-        ("If A has over 12 gilded plumes, A becomes profoundly parched.", "count2state"),
-    ],
+    CASES["readings"],
 )
 def test_a_reading_or_a_refusal(text, reading):
-    if reading is None:
+    if not reading:
         with pytest.raises(ValueError, match="cannot read"):
             parse_rule("nl", text)
     else:
@@ -116,17 +105,7 @@ def test_a_reading_or_a_refusal(text, reading):
 
 @pytest.mark.parametrize(
     ("answer", "gold", "same"),
-    [
-        ("the tundra", "tundra", True),
-        ("the frozen plain", "tundra", True),
-        ("in the tundra", "tundra", False),
-        ("peckish to the core", "deeply hungry", True),
-        ("16 muddy paws", "16", True),
-        ("16 mucky mitts", "16", True),
-        ("17 muddy paws", "16", False),
-        ("16 or 17", "16", False),
-        ("", "tundra", False),
-    ],
+    CASES["answers"],
 )
 def test_an_answer_may_be_in_any_words(answer, gold, same):
     assert same_answer(answer, gold) is same
