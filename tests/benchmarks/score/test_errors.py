@@ -1,38 +1,17 @@
 """Error classes on hand-written answers, in both languages, and on the gold proofs with one thing changed."""
 
 import re
+import tomllib
+from pathlib import Path
 
 import pytest
 from ruleworld_data.questions import training_text
 from rwbench.score.errors import ERROR_CLASSES, diagnose
 
-# A tiny fox is bound (B), enters the deck, starves, gets 2 fins; gaining a fin gives 3 essences: 8 + 6 = 14.
-RULES = {
-    1: {"type": "action2env", "operator": None, "environment": "starship deck"},
-    2: {"type": "env2state", "operator": None, "state": "completely starving"},
-    3: {"type": "state2attr", "operator": "plus", "attribute": "fragrant tail", "amount": 2},
-    4: {
-        "type": "attrchange2attr",
-        "operator": "plus",
-        "attribute": "glossy whisker",
-        "amount": 3,
-        "premise_fol": "Gain_Fragrant_tail(A, 1)",
-    },
-    5: {"type": "entity2attr", "operator": None, "attribute": "glossy whisker", "amount": 8},
-}
-STEPS = [
-    {"rule_ids": [1], "fol": "Bind(y, x) => In(x, Starship_deck)"},
-    {"rule_ids": [2], "fol": "In(x, Starship_deck) => Completely_starving(x)"},
-    {"rule_ids": [3], "fol": "Completely_starving(x) => Get_Fragrant_tail(x, 2)"},
-    {
-        "rule_ids": [4, 5],
-        "fol": "Get_Fragrant_tail(x, 2) => Gain_Glossy_whisker(x, 6); Tiny_fox(x) => Has(x, Glossy_whisker, 8); "
-        "Has(x, Glossy_whisker, 8 + 6 = 14)",
-    },
-]
+CASES = tomllib.loads(Path(__file__).with_name("errors.toml").read_text(encoding="utf-8"))
+STEPS = CASES["steps"]
+RULES = {int(number): {"operator": None} | rule for number, rule in CASES["rules"].items()}
 NL_START = "The fox enters the starship deck. It is completely starving. "
-TAILS, FOL_TAILS, MISALIGNED = "It gets 2 fragrant tails", "Get_Fragrant_tail(x, 2)", "operator_misalignment"
-FOL_START = "Bind(y, x) => In(x, Starship_deck). In(x, Starship_deck) => Completely_starving(x). "
 
 
 def sample(output, answers, retrieved=None, gold=("14",), **fields):
@@ -42,28 +21,11 @@ def sample(output, answers, retrieved=None, gold=("14",), **fields):
 
 @pytest.mark.parametrize(
     ("output", "answer", "error", "rule"),
-    [
-        # Rule omission: only the initial attribute, the chain never walked; the chain left after the first steps.
-        ("A tiny fox has 8 glossy whiskers.", "8", "rule_omission", 1),
-        (NL_START + "It has 8 glossy whiskers.", "8", "rule_omission", 3),
-        (FOL_START + "Has(x, Glossy_whisker, 8)", "8", "rule_omission", 3),
-        (NL_START + TAILS + ", so it gains 2 x 3 = 6 glossy whiskers.", "6", "rule_omission", 5),
-        # Incorrect use: three fins for two, the effect of one unit for that of two, a slip in the last sum.
-        (NL_START + "It gets 3 fragrant tails.", "17", "incorrect_use", 3),
-        (NL_START + TAILS + ", so it gains 3 glossy whiskers. 8 + 3 = 11.", "11", "incorrect_use", 4),
-        (FOL_START + FOL_TAILS + " => Gain_Glossy_whisker(x, 3)", "11", "incorrect_use", 4),
-        (NL_START + TAILS + " and gains 6 glossy whiskers: 8 + 6 = 15.", "15", "incorrect_use", None),
-        # Operator misalignment: "get" is not seen to trigger "gain"; the other sign.
-        (NL_START + TAILS + ". No rule is about getting them. It has 8 glossy whiskers.", "8", MISALIGNED, 4),
-        (FOL_START + FOL_TAILS + ". Has(x, Glossy_whisker, 8)", "8", MISALIGNED, 4),
-        (NL_START + TAILS + ", so it loses 6 glossy whiskers: 2.", "2", MISALIGNED, 4),
-        (FOL_START + FOL_TAILS + " => Lose_Glossy_whisker(x, 6)", "2", MISALIGNED, 4),
-        ("", "99", "unexplained", None),  # no steps
-    ],
+    CASES["answers"],
 )
 def test_hand_written_answers(output, answer, error, rule):
     found = diagnose(sample(f"{output}\n[Answer] \\boxed{{{answer}}}", [answer]), STEPS, RULES)
-    assert found == (error, 0, rule) and error in ERROR_CLASSES
+    assert found == (error, 0, rule or None) and error in ERROR_CLASSES
 
 
 def test_with_one_verb_an_early_stop_is_an_omission():
