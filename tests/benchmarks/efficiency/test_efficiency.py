@@ -13,8 +13,6 @@ from rwbench.efficiency.workload import Settings, random_model, random_rows
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, kblam_config
 
-from ..command import rwbench
-
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 RESULTS = BENCHMARKS / "results/efficiency"
 TINY = Settings(shape="tiny", encoder_dim=16, top_k=5, repeats=2, new_tokens=3, prompt_tokens=8)
@@ -96,20 +94,6 @@ def test_a_cell_that_cannot_be_measured_says_why(tmp_path):
     assert "140,072 tokens do not fit the context of 32,768" in obstacle(settings, "prompting", 10_000)
     assert "17.2 GB, allowed are 8" in obstacle(settings, "inject-all", 100_000)
     assert obstacle(settings, "dynarule", 1_000_000) is None
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--shape", "qwen9"], "qwen9"),
-        (["--methods", "rag"], "rag"),
-        (["--methods", "prompting", "--rules", "0"], "name nothing to measure"),
-        (["--repeats", "0"], "repeats: Input should be greater than or equal to 1, got 0"),
-    ],
-)
-def test_mistakes_are_named(words, message, tmp_path):
-    result = rwbench("efficiency", *words, "--out", tmp_path)
-    assert result.exit_code == 2 and message in result.stderr
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in RESULTS.iterdir()))

@@ -141,20 +141,3 @@ def test_a_dead_endpoint_stops_the_run_and_says_how_to_go_on(answering, tmp_path
     assert "finished samples are kept. To go on: rwbench run few --limit 1" in result.stderr
     written = [s for path in tmp_path.glob("*/samples.jsonl") for s in read_samples(path)]
     assert written == []  # none is counted as failed for lack of a server
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--model=nowhere",), "no model 'nowhere'"),
-        (
-            ("--endpoint=http://localhost:1/v1",),
-            "--endpoint needs the name of a model there; add --model NAME",
-        ),
-        (("--model=m", "--endpoint=localhost"), "is no web address"),
-        (("--model=tiny", "--temperature=1"), "--temperature is for a model behind --endpoint"),
-    ],
-)
-def test_mistakes_about_models_are_told(words, message, few, tmp_path):
-    result = rwbench("run", few, "--scale", "tiny", "--out", tmp_path / "runs", *words, code=2)
-    assert message in result.stderr and "Traceback" not in result.output
