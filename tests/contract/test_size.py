@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_840,
     "dynarule": 13_000,
     "benchmarks": 12_320,
-    "tests": 20_540,
+    "tests": 20_490,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 37_160

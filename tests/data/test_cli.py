@@ -12,6 +12,8 @@ from ruleworld_data.generate import question_table
 from ruleworld_data.spec import VERSION, Dials, splits_of
 from typer.testing import CliRunner
 
+from .cases import blocks
+
 
 def run(*words):
     result = CliRunner().invoke(app, [str(word) for word in words])
@@ -126,33 +128,14 @@ def test_answers_to_another_version_are_refused_by_name(outputs):
     assert "of data 1.2, and is scored against data 1.1" in " ".join(run("score", file).output.split())
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("show", "multi_hop_9"), "did you mean 'multi_hop_8'"),
-        (
-            ("show", "multi_hop_6", "--data-version", "1.1", "--dials", "hops=5"),
-            "unknown configuration 'multi_hop_6'",
-        ),
-        (("build", "--out", "{new}", "--dials", "hops"), "written as in hops=6,crowd=16"),
-        (("build", "--out", "{new}", "--dials", "hops=6,hops=7"), "dial hops is given twice"),
-        (("show", "single_rule", "--start", "500"), "past the end"),
-        (("show", "single_rule", "--scale", "tiny", "--form", "python"), "Known: nl, fol"),
-        (("show", "rules", "--split", "test", "--scale", "tiny"), "Known: train, heldout"),
-        (("verify", "{new}"), "ruleworld build"),
-        (("export", "{full}", "--out", "{new}"), "ruleworld build"),
-        (("score", "{new}"), "no predictions file"),
-        (("score", "{file}"), "line 1"),
-        (("score", "{foreign}"), "multi_hop_3-test-0000007"),
-    ],
-)
+@pytest.mark.parametrize(("words", "told"), blocks(__file__, "mistakes.txt")[0])
 def test_user_errors_are_one_message_and_exit_code_2(words, told, tmp_path):
     places = {name: tmp_path / name for name in ("file", "full", "new", "foreign")}
     places["file"].write_text("not json")
     places["full"].mkdir()
     (places["full"] / "something").write_text("")
     places["foreign"].write_text('{"id": "mine-1", "output": ""}')
-    result = run(*(word.format(**places) for word in words))
+    result = run(*words.format(**places).split())
     assert result.exit_code == 2
     assert told in result.output
     assert "Traceback" not in result.output

@@ -19,10 +19,7 @@ def sample(output, answers, retrieved=None, gold=("14",), **fields):
     return base | {"retrieved": retrieved} | fields
 
 
-@pytest.mark.parametrize(
-    ("output", "answer", "error", "rule"),
-    CASES["answers"],
-)
+@pytest.mark.parametrize(("output", "answer", "error", "rule"), CASES["answers"])
 def test_hand_written_answers(output, answer, error, rule):
     found = diagnose(sample(f"{output}\n[Answer] \\boxed{{{answer}}}", [answer]), STEPS, RULES)
     assert found == (error, 0, rule or None) and error in ERROR_CLASSES

@@ -28,10 +28,7 @@ def scored(answer, searches=0, **weights):
     return score(answer, RECORD | {"config": RECORD["config"] | {"reward": reward}}, searches)
 
 
-@pytest.mark.parametrize(
-    "answer, exact, strict, form",
-    CASES["answers"],
-)
+@pytest.mark.parametrize("answer, exact, strict, form", CASES["answers"])
 def test_answers_and_form(answer, exact, strict, form):
     found = scored(answer)
     assert (found.exact, found.strict, found.format, found.reward) == (exact, strict, form, exact)
@@ -39,10 +36,7 @@ def test_answers_and_form(answer, exact, strict, form):
     assert mixed.reward == pytest.approx((0.2 * exact + 0.5 * strict + 0.1 * form) / 0.8)
 
 
-@pytest.mark.parametrize(
-    "line, text, right",
-    [*CASES["steps"], (1, "dungeon " * 100, False)],
-)
+@pytest.mark.parametrize("line, text, right", [*CASES["steps"], (1, "dungeon " * 100, False)])
 def test_a_step_ends_in_what_follows(line, text, right):
     lines = "\n".join(f"[Step {i}] {text if i == line else 'no'}" for i in range(1, 5))
     assert scored(lines, steps=1).steps == 0.25 * right

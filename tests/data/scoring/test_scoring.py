@@ -81,10 +81,7 @@ def test_normalise_cases(expected, texts):
     assert {normalise(text) for text in texts} == {expected}
 
 
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    CASES["split"],
-)
+@pytest.mark.parametrize(("text", "parts"), CASES["split"])
 def test_split_cases(text: str, parts: list[str]) -> None:
     assert split_answers(text) == parts
 
@@ -106,10 +103,7 @@ def test_normalise_twice_changes_nothing(text: str) -> None:
 # --- scores ---
 
 
-@pytest.mark.parametrize(
-    ("output", "score"),
-    CASES["strict"],
-)
+@pytest.mark.parametrize(("output", "score"), CASES["strict"])
 def test_what_is_strict(output: str, score: float) -> None:
     """As the metric's card says it."""
     assert score_output(output, ["6", "bridge"]).exact_match == score

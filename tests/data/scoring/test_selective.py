@@ -24,10 +24,7 @@ from ruleworld_data.scoring import (
 CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    ("output", "right"),
-    CASES["unknown"],
-)
+@pytest.mark.parametrize(("output", "right"), CASES["unknown"])
 def test_what_says_unknown(output, right):
     assert (
         score_output(output, ["unknown"]).exact_match

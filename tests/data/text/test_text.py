@@ -11,10 +11,7 @@ from ruleworld_data.verify import parse_rule_table
 CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(
-    "text",
-    CASES["fol"],
-)
+@pytest.mark.parametrize("text", CASES["fol"])
 def test_other_fol_is_refused_by_name(text):
     with pytest.raises(ValueError, match="expected") as caught:
         parse_rule("fol", text)
@@ -22,10 +19,7 @@ def test_other_fol_is_refused_by_name(text):
     assert any(part in str(caught.value) for part in (repr(text), repr(premise), conclusion))
 
 
-@pytest.mark.parametrize(
-    "text",
-    CASES["nl"],
-)
+@pytest.mark.parametrize("text", CASES["nl"])
 def test_other_english_is_refused(text):
     with pytest.raises(ValueError, match="expected"):
         parse_rule("nl", text)

@@ -90,10 +90,7 @@ def test_only_texts_change(dials):
             ]
 
 
-@pytest.mark.parametrize(
-    ("text", "reading"),
-    CASES["readings"],
-)
+@pytest.mark.parametrize(("text", "reading"), CASES["readings"])
 def test_a_reading_or_a_refusal(text, reading):
     if not reading:
         with pytest.raises(ValueError, match="cannot read"):
@@ -103,10 +100,7 @@ def test_a_reading_or_a_refusal(text, reading):
         assert kind == reading and premise.operator in (None, "plus")
 
 
-@pytest.mark.parametrize(
-    ("answer", "gold", "same"),
-    CASES["answers"],
-)
+@pytest.mark.parametrize(("answer", "gold", "same"), CASES["answers"])
 def test_an_answer_may_be_in_any_words(answer, gold, same):
     assert same_answer(answer, gold) is same
 

@@ -64,10 +64,7 @@ def test_a_bank_from_a_dataset_and_parquet_is_the_same(tmp_path):
     assert torch.equal(logic.values_MP, encode(table["conclusion_fol"].to_pylist()))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "expected"),
-    CASES["read"],
-)
+@pytest.mark.parametrize(("name", "content", "expected"), CASES["read"])
 def test_tables_are_read_by_their_columns(tmp_path, name, content, expected):
     (tmp_path / name).write_bytes(content.encode())
     assert list(map(list, zip(*read_rules(tmp_path / name)[:3], strict=True))) == expected
