@@ -17,6 +17,7 @@ from .lexicon import (
     LISTS,
     MODALS,
     NOT_BEFORE_VERB,
+    PHRASES,
     RELATIVE,
     RESTRICTS,
     VERBS,
@@ -37,16 +38,7 @@ class Clauses(NamedTuple):
 
 
 _TRAILING = re.compile(
-    r"(?<![;.?])(?<!\bnot)(?<!\bas),?\s+(?:(?:but|and)\s+)?(?=if and only if\s|except(?! that)\s|without\s|"
-    r"(?:(?:only|even)\s+)?(?:if|when|whenever|unless|while|as long as|so long as|as soon as|until|before|after|where|"
-    r"(?<!\bat )once(?! (?:an?|per|every|each|in|more)\b)|subject to|in case|in the event|"
-    r"(?<!\bis )(?<!\bare )(?<!\bbe )provid(?:ed|ing) "
-    r"(?:that|the|their|they|you|we|he|she|it|an?|no|all|\w+ (?:is|are))|"
-    r"should (?:you|he|she|they|we|it|the|an?|any))\s|"
-    r"in cases where\s|to the extent\s|on condition that\s|insofar as\s|"
-    r"only (?:with|by|during|in|on|for|to|between|from|at|within|through|under|over|above|below|"
-    r"behind|near|inside|outside)\s)",
-    re.IGNORECASE,
+    rf"(?<![;.?])(?<!\bnot)(?<!\bas),?\s+(?:(?:but|and)\s+)?(?=(?:{PHRASES['trailing']})\s)", re.IGNORECASE
 )
 _VERBLESS = re.compile(
     r"(?:if|when|unless|once (?=\w+e[dn]\b)|before|after|until|in|only|except|without|subject to|"
@@ -79,7 +71,8 @@ _LABEL = re.compile(
 _NO_LABEL = re.compile(
     r"(?:(?:please )?note|notes|important|examples?|warning|caution|tip|nb|attention|the)\b", re.IGNORECASE
 )
-_ABBREVIATED = re.compile(r"\b\w\.\w\.$|\betc\.$")
+ABBREVIATED = re.compile(r"\b\w\.\w\.$|\betc\.$")
+"""The end of a text that keeps its stop."""
 _SENTENCE = re.compile(r"[.!]\s+(?=[A-Z\"“(])")
 _NO_END = re.compile(
     r"(?<!\.)\b(?:\w|e\.g|i\.e|mrs?|ms|dr|prof|st|nos?|nr|art|sect?|para|fig|incl|excl|approx|max|min|vs|ca|ext|inc|ltd|co)$",
@@ -106,7 +99,7 @@ def split_rule(rule: str) -> Clauses:
     False
     """
     whole = " ".join(rule.split())
-    text = whole if _ABBREVIATED.search(whole) else whole.removesuffix(".")
+    text = whole if ABBREVIATED.search(whole) else whole.removesuffix(".")
     ends = (
         m.start()
         for m in _SENTENCE.finditer(text)

@@ -7,9 +7,10 @@ import tomllib
 from importlib import resources
 
 _FILE = resources.files(__package__).joinpath("words.toml")
-LISTS = {
-    name: frozenset(words.split()) for name, words in tomllib.loads(_FILE.read_text(encoding="utf-8")).items()
-}
+_WORDS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+PHRASES = {name: phrases.replace("\n", "") for name, phrases in _WORDS.pop("phrases").items()}
+"""Alternatives of patterns."""
+LISTS = {name: frozenset(words.split()) for name, words in _WORDS.items()}
 MODALS, ARTICLES, OWNERS, RELATIVE, RESTRICTS, AMOUNTS = (
     LISTS[name] for name in ("modals", "articles", "owners", "relative", "restricts", "amounts")
 )

@@ -12,6 +12,7 @@ from .lexicon import (
     MODALS,
     NOT_BEFORE_VERB,
     OWNERS,
+    PHRASES,
     VERBS,
     goes_on,
     has_verb,
@@ -19,20 +20,10 @@ from .lexicon import (
     words_of,
 )
 
-CLAUSES = (
-    "if|when|whenever|where|wherever|once|unless|until|while|as soon as|as long as|so long as|provided|providing|"
-    "in case(?! of)|in the event(?! of)|except when|except if|should|had|were|given that|assuming|suppose|even if|"
-    "only if|only when|because|since|in cases where|to the extent|on condition that|insofar as|"
-    "(?:(?:each|every|any|the first) time|the moment)(?= (?:an?|the|someone|you|he|she|it|they|we)\\b)"
-)
-CLAUSAL = re.compile(rf"(?:{CLAUSES})\b", re.IGNORECASE)
+CLAUSAL = re.compile(rf"(?:{PHRASES['clauses']})\b", re.IGNORECASE)
 """The beginning of a condition with a verb of its own."""
 LEAD = re.compile(
-    r"(?!(?:for (?:example|instance)|in (?:addition|general|particular|principle|short|fact)|at the same time),)"
-    rf"(?:{CLAUSES}|in|in case of|in the event of|before|after|during|upon|on|at|for|from|with|without|within|to|"
-    r"except|given|by|under|among|between|outside|inside|above|below|over|prior to|following|subject to|depending on|"
-    r"regardless of|due to|despite|notwithstanding|instead of|apart from|as of|not? later than|having|failing)\b(?!-)",
-    re.IGNORECASE,
+    rf"(?!(?:{PHRASES['asides']}),)(?:{PHRASES['clauses']}|{PHRASES['openers']})\b(?!-)", re.IGNORECASE
 )
 ARROW = re.compile(r"\s*(?:--?>|→)\s*")
 _TAKES = frozenset().union(
@@ -42,17 +33,15 @@ _TAKES = frozenset().union(
     )
 )
 """Words that a noun phrase or a verb follows, so no main clause begins behind them."""
-_ORDER_ENDS = re.compile(rf"\b(?:{CLAUSES}|before|after|who|that|which|and|or|so)\b", re.IGNORECASE)
+_ORDER_ENDS = re.compile(
+    rf"\b(?:{PHRASES['clauses']}|before|after|who|that|which|and|or|so)\b", re.IGNORECASE
+)
 _NAMED = re.compile(r"\s[a-z-]+ (?:[A-Z]|\d+)\b")
 """What needs no article behind an order: "close *valve B*"."""
 _LAST_OF_LIST = re.compile(r"(?!(?:the|an?) )[\w -]*\b(?:and|or) [\w-]+ (?=(?:the|an?) )", re.IGNORECASE)
 """The end of a list in an opening without a comma behind it: "In Rome, *Pisa and Bari* the limit is ..."."""
 _PARTICIPLES = re.compile(rf"(?:\w{{3,}}ed|{'|'.join(LISTS['participles'])}) (?:and|or)\b")
-_STILL_PREMISE = re.compile(
-    r"(?:and|or|nor|but|as well as|including|such as|even if|if|when|unless|who|whose|which|whom|where|that|except|"
-    r"with|without|whether|not|for example|e\.g\.|i\.e\.)\b",
-    re.IGNORECASE,
-)
+_STILL_PREMISE = re.compile(rf"(?:{PHRASES['still_premise']})\b", re.IGNORECASE)
 
 
 def leading(text: str) -> tuple[str, str] | None:

@@ -59,7 +59,7 @@ class Block:
 
 
 BULLET = re.compile(
-    r"(\s*)([-*+:•▪◦‣·–—●○■]|\(cid:\d+\)|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-zA-Z]\)|\(?[ivx]{1,4}\)|[a-z]\.|[一二三四五六七八九十]{1,3}、)"
+    r"(\s*)([-*+:•·–—‣]|[\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]\ufe0f?|\d\ufe0f?\u20e3|\(cid:\d+\)|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-zA-Z]\)|\(?[ivx]{1,4}\)|[a-z]\.|[一二三四五六七八九十]{1,3}、)"
     r"(?:\s+|(?<=、))(?=\S)(.*)"
 )
 _PARTED = re.compile(
@@ -122,7 +122,7 @@ def is_title(text: str) -> bool:
     words = re.findall(r"[^\W\d_]+", rest)
     if (
         not words
-        or re.search(r":\s.*[\d€$£]|[.!?;:,]$|=>|->|⇒|→|:-", text)
+        or re.search(r":\s.*[\d€$£]|[!?;:,]$|(?<!\bINC)(?<!\bLTD)\.$|=>|->|⇒|→|:-", text)
         or len(words) > 10
         or OPEN.search(text)
     ):

@@ -23,8 +23,8 @@ LONGEST_ANSWER = 800
 _IF, _THEN = (
     re.compile(rf"(?:{'|'.join(names)})\s*:\s*(.+)", re.IGNORECASE)
     for names in (
-        [*PREMISE_NAMES, *ALONE_NAMES, "trigger"],
-        [*THEN_NAMES, "action", "result", "outcome", "response"],
+        PREMISE_NAMES | ALONE_NAMES,
+        THEN_NAMES | {"action", "result", "outcome", "response"},
     )
 )
 """Lines as "Condition: ..." and "Action: ..."."""
@@ -181,8 +181,9 @@ def _is_heading(block: Block, after: Block) -> bool:
         return False
     lists = block.kind == "text" and after.kind == "item"
     below = after.kind == "text" or after.depth > block.depth
-    whole = is_whole(after.text) or after.text.endswith(":")
-    return lists or (below and whole and not re.search(r"\d|: |^no\b|^not\b", text, re.IGNORECASE))
+    whole = is_whole(after.text) or ": " in f"{after.text} "
+    title = re.sub(r"^\d{1,2} (?=[A-Z])", "", text)  # "3 Lost property"
+    return lists or (below and whole and not re.search(r"\d|: |^no\b|^not\b", title, re.IGNORECASE))
 
 
 def _is_fragment(block: Block) -> bool:

@@ -5,33 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..bank.lexicon import goes_on, has_verb
+from ..bank.clauses import ABBREVIATED
+from ..bank.lexicon import LISTS, PHRASES, goes_on, has_verb
 from ..bank.openings import leading
 from .blocks import Block, is_whole
 
 _JOINS = re.compile(r"[;,]?\s*\b(and|or|und|oder)\s*$")
-_ALL = re.compile(
-    r"\b(?:all|both|each) of (?:the following|these|them)\b|\ball (?:the )?following\b|"
-    r"\b(?:between|conditions|requirements|criteria|restrictions|limitations)$",
-    re.IGNORECASE,
-)
+_ALL = re.compile(PHRASES["all_of"], re.IGNORECASE)
 _ANY = re.compile(r"\b(?:any|one|either|at least one) of (?:the following|these|them)\b", re.IGNORECASE)
 _FOLLOWING = re.compile(r"\b(?:following|below|as follows|these|rules|steps|examples?)\b", re.IGNORECASE)
-_ANNOUNCES = re.compile(
-    r"(?:.*\bhere (?:are|is)\b|(?:please )?note\b|(?:the )?following (?:rules|terms|conditions|steps)\b|.* as follows$|"
-    r"(?:[\w ]+ )?rules$)",
-    re.IGNORECASE,
-)
+_ANNOUNCES = re.compile(rf"(?:{PHRASES['announces']})", re.IGNORECASE)
 """Words that lead in and say nothing more."""
+_NEXT = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _CONDITION = re.compile(r"(?:if|when|whenever|unless|where|provided|in case)\b", re.IGNORECASE)
-RUNS_ON = re.compile(
-    r"\b(?:if|when|whenever|unless|that|who|which|whose|where|and|or|to|for|by|with|of|in|at|on|from|as|a|an|the|is|are|be|"
-    r"below|above|over|under|than|within|exceeds?|equals?|agrees?|undertakes?|"
-    r"you|they|we|he|she|it|between|has|have|may|must|can|cannot|shall|should|will|not|bring|carry|include|includes|contain|cover|covers|"
-    r"receive|receives|pay|pays|get|gets|need|needs|require|requires|provide|provides|means|allow|allows|accept|"
-    r"accepts|excludes?|use|für|von|mit|bei|wenn|und|oder|der|die|das|auf|an|zu)$",
-    re.IGNORECASE,
-)
+RUNS_ON = re.compile(rf"\b(?:{'|'.join(LISTS['runs_on'])})$", re.IGNORECASE)
 _GOES_ON = re.compile(
     r"(?:to|by|with|without|if|when|unless|for|in|on|at|during|after|before|up to|only|within|from|until|where|who|"
     r"that|not|as)\b"
@@ -44,14 +31,13 @@ _SAYS = re.compile(r":\s|\s[–—=-]\s|->|^(?:no|not|never)\b", re.IGNORECASE)
 _NO_TITLE = re.compile(r"\b(?:contents|links|references|index|authors)\b", re.IGNORECASE)
 _FINITE = re.compile(r"(?:are|have|must|may|can|cannot|shall|should|will)\b")
 _OPEN = re.compile(r"\b(?:may|must|can|shall|should|will|is|are|has|have|not)\b")
-_USUAL = set("to not if when a an the one any no all two your their it they you he she we is has".split())
 
 
 def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, Block | int]]:
     """Join the items of a list with the words that lead in to it, and items with those below them."""
     tops = [i for i, item in enumerate(items) if item.depth == min(item.depth for item in items)]
     groups = [(items[i], items[i + 1 : end]) for i, end in zip(tops, [*tops[1:], len(items)], strict=True)]
-    *before, stem = [lead, ""] if is_whole(lead) else re.split(r"(?<=[.!?])\s+(?=[A-Z])", lead)
+    *before, stem = [lead, ""] if is_whole(lead) else _NEXT.split(lead)
     stem = stem.rstrip(" :–—-")
     if before:
         yield " ".join(before), line
@@ -67,7 +53,11 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     if stem and (every or some) and (one or choice):
         parts = [" ".join(text for text, _ in joined(i.text, 0, n)) if n else i.text for i, n in groups]
         word = next(iter(words & {"und", "oder"}), "and" if every else "or")
-        yield _prefixed(lead, stem, _series([_bare(part) for part in parts], word), runs), line
+        ends = [
+            _NEXT.split(part, 1) for part in parts
+        ]  # a second sentence of an item stands behind the series
+        series = _prefixed(lead, stem, _series([_bare(part) for part, *_ in ends], word), runs)
+        yield " ".join([series, *(more for _, *rest in ends for more in rest)]), line
         return
     for item, nested in groups:
         bare = _bare(item.text)
@@ -113,12 +103,13 @@ def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:
         or (runs and has_verb(f"it {text.partition(' ')[0].lower()}"))
     ):
         mark = ""
-    end = "" if text.endswith((":", "!", "?")) else "."
+    end = "" if text.endswith((":", "!", "?", ".")) else "."
     return f"{stem}{mark} {text if mark == ':' else _lower(text)}{end}"
 
 
 def _bare(text: str) -> str:
-    return _JOINS.sub("", text.strip()).rstrip(" ;,.")
+    text = _JOINS.sub("", text.strip()).rstrip(" ;,")
+    return text if ABBREVIATED.search(text) else text.rstrip(" ;,.")
 
 
 def _series(texts: Sequence[str], word: str) -> str:
@@ -129,4 +120,4 @@ def _series(texts: Sequence[str], word: str) -> str:
 def _lower(text: str) -> str:
     """Begin a text in lower case, where its first word is a usual one."""
     first = text.split(" ")[0]
-    return text[:1].lower() + text[1:] if first.lower() in _USUAL or has_verb(first) else text
+    return text[:1].lower() + text[1:] if first.lower() in LISTS["lower"] or has_verb(first) else text

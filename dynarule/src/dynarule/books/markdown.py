@@ -162,10 +162,11 @@ def _noted(lines: Sequence[Line]) -> list[Line]:
 
 
 def _numbered(text: str, blocks: Sequence[Block]) -> re.Match[str] | None:
-    """Return a match as of `BULLET` for "4.1 any claim", below words that lead in, and for "4.2 ..." below it."""
-    item = re.match(r"(\s*)(\d{1,2}(?:\.\d{1,2}){1,3})\s+(?=\w)(.*)", text)
+    """Return a match as of `BULLET` for "4.1 any claim" or "A. claims", below words that lead in or the one before."""
+    item = re.match(r"(\s*)(\d{1,2}(?:\.\d{1,2}){1,3}|[A-Z]\.)\s+(?=\w)(.*)", text)
     if item is None or not blocks:
         return None
     chapter, _, number = item[2].rpartition(".")
-    first = number == "1" and blocks[-1].text.endswith((":", "—"))
-    return item if first or blocks[-1].mark == f"{chapter}.{int(number) - 1}" else None
+    first = number == "1" or item[2] == "A."
+    above = f"{chapter}.{int(number) - 1}" if number else f"{chr(ord(chapter) - 1)}."
+    return item if blocks[-1].mark == above or (first and blocks[-1].text.endswith((":", "—"))) else None

@@ -18,10 +18,16 @@ _BLOCK_TAGS = {
 _LEFT_OUT = "script style nav pre code head template noscript form footer".split()
 _TITLES = "h1 h2 h3 h4 h5 h6 summary".split()
 _ASIDE = re.compile(
-    r"\b(?:cookie|consent|breadcrumb|nav(?:bar|igation)?\b|menu|sidebar|footer|share|social|newsletter|skip)",
+    r"\b(?:cookie|consent|breadcrumb|toc\b|table-of-contents|nav(?:bar|igation)?\b|menu|sidebar|footer|share|social|newsletter|skip)",
     re.IGNORECASE,
 )
 """Names of what stands around a page's text."""
+_WITHIN = re.compile("^#")
+_STYLES = "p[style-name='Title'] => h1\n" + "\n".join(
+    f"p[style-name='List {kind} {depth}'] => {'ul|ol > li > ' * (depth - 1)}{tag} > li:fresh"
+    for kind, tag in (("Bullet", "ul"), ("Number", "ol"))
+    for depth in (2, 3)
+)
 
 
 def markup(path: Path) -> bytes | str:
@@ -49,6 +55,13 @@ def read_html(body: bytes | str) -> list[Block]:
     for tag in soup(["br", "sup"]):  # the number of a footnote is no part of a sentence
         words = tag.get_text(strip=True)
         tag.replace_with("\n\n" if tag.name == "br" else "" if words.strip("[]").isdigit() else words)
+    links = [
+        tag
+        for tag in soup(["li", "p"])
+        if (inner := tag("a", href=_WITHIN)) and _letters(tag) == _letters(*inner)
+    ]
+    for tag in links:  # a table of contents
+        tag.decompose()
     soup.smooth()
     blocks: list[Block] = []
     for tag in soup.find_all([*_TITLES, *"p li table dt dd div blockquote button".split()]):
@@ -65,6 +78,8 @@ def read_html(body: bytes | str) -> list[Block]:
             if child.name is None and next((t for t in child.parents if t.name in _BLOCK_TAGS), None) is tag
         ]
         text = "".join(str(child) for child in inner)
+        if re.search(r"\S\t\d+$", text):
+            continue  # a title, its page
         lines = [" ".join(part.split()) for part in text.split("\n\n")]
         if sum(bool(re.match(r"[-•*–] ", part)) for part in lines) > 1:  # a list that is written by hand
             blocks += blocks_of([(line, part) for part in lines])
@@ -80,7 +95,7 @@ def read_html(body: bytes | str) -> list[Block]:
         if tag.name[1:].isdigit():
             blocks.append(Block("heading", text, [(0, line)], int(tag.name[1])))
         elif tag.name in ("summary", "button") or (
-            bold and plain(bold.get_text(" ")) == text and not is_whole(text)
+            bold and tag.name != "dt" and plain(bold.get_text(" ")) == text and not is_whole(text)
         ):
             blocks.append(Block("heading", text, [(0, line)], 7))
         elif tag.name == "dd" and blocks and blocks[-1].mark == "dt":
@@ -92,6 +107,10 @@ def read_html(body: bytes | str) -> list[Block]:
         else:
             blocks.append(Block("text", text, [(0, line)], mark=tag.name))
     return nested(blocks)
+
+
+def _letters(*tags: Any) -> str:
+    return re.sub(r"[\W\d]", "", "".join(tag.get_text() for tag in tags))
 
 
 def _spanned(table: Any) -> list[Row]:
@@ -119,9 +138,7 @@ def _spanned(table: Any) -> list[Row]:
 def read_docx(path: Path) -> list[Block]:
     """Return the blocks of a DOCX, whose lines are numbers of paragraphs."""
     with path.open("rb") as file:
-        html = (
-            need("mammoth", "documents").convert_to_html(file, style_map="p[style-name='Title'] => h1").value
-        )
+        html = need("mammoth", "documents").convert_to_html(file, style_map=_STYLES).value
     blocks = read_html(html)
     for number, block in enumerate(blocks, 1):
         block.starts, block.rows = [(0, number)], [(number, cells) for _, cells in block.rows]

@@ -7,48 +7,25 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from .._lazy import need
-from ..bank.lexicon import has_verb
+from ..bank.lexicon import PHRASES, has_verb
 from ..bank.sources import LONGEST
 from .blocks import is_whole, unnumbered
 
-_GENERAL = (
-    "policy|policies|agreement|contract|handbook|rules?|terms|conditions|regulations?|page|section|act|guide"
-)
-_REFERS = (
-    r"(?:otherwise|in (?:that|this|such) cases?|in all other cases|if not|if so|if it does|if they do|those(?! who)|"
-    r"the same (?:applies|holds|goes)|such|they|however|so (?:is|are|do|does)|except(?!ing)(?=[^,]*$)|"
-    r"exceptions?(?=:)|[\w -]+ (?:is|are) (?:exempt|excepted)\.?$|it(?! is (?:\w+ )?\w+ to\b)|"
-    r"(?:this|these) (?:do|does|is|are|appl(?:y|ies)|also|shall|must|will|may|can|cannot|only|includes?)|"
-    r"dies|ausgenommen|sonst|andernfalls)\b"
-)
-REFERS_BACK = re.compile(_REFERS, re.IGNORECASE)
+REFERS_BACK = re.compile(rf"(?:{PHRASES['refers_back']})\b", re.IGNORECASE)
 """The beginning of a sentence that is about the rule before it, also where that is another item or paragraph."""
-_NEEDS_LAST = re.compile(
-    rf"(?:{_REFERS}|(?:(?:this|these)(?! (?:{_GENERAL})\b)|its|else|he|she|his|her|them|their|both|but|also|"
-    r"additionally|in addition|moreover|furthermore|instead|then|here|failing (?:that|this)|in which case|"
-    r"there(?! (?:is|are|will|must|may))|"
-    r"(?:after|before|until|from|on|by|in|under|at|for|to) (?:that|this|these|those|such|it|them))\b)",
-    re.IGNORECASE,
-)
+_NEEDS_LAST = re.compile(rf"(?:{PHRASES['refers_back']}|{PHRASES['needs_last']})\b", re.IGNORECASE)
 """The beginning of a sentence that says nothing without the one before it."""
-_ABBREVIATION = re.compile(
-    r"\b(?:sec|art|no|nos|nr|para|par|fig|approx|max|min|ch|cl|p|pp|vol|ca|cf|rev|temp|abs)\.$", re.IGNORECASE
-)
+_ABBREVIATION = re.compile(rf"\b(?:{PHRASES['abbreviations']})\.$", re.IGNORECASE)
 _OPENER = re.compile(
     r"(?<=[a-z)\"'.][.!?])\s+(?=(?:If|When|The|A|An|All|No|Every|Each|Any|Unless|They|It|This|In|For|"
     r"From|On|At|During|With|Within|After|Before|Under|Between)\s)|"
     r"(?<=[ap]\.m\.)\s+(?=[A-Z][a-z]+ [a-z])(?!Eastern|Pacific|Central|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)|"
-    r"(?<=[。！？؟])\s*(?=\S)|;\s+(?=(?:if|when|unless|in case) (?!it\b|they\b|he\b|she\b|this\b|so\b|not\b)[^,]+,)"
+    r"(?<=[。！？؟])\s*(?=\S)|"
+    r";\s+(?=(?:if|when|unless|in case) (?!(?:it|they|he|she|this|so|not|both|neither|one|none)\b)[^,]+,)"
 )
 _TITLED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|messrs|st)\.$", re.IGNORECASE)
-IMPRINT = re.compile(
-    r"(?:©|\(c\) \d{4}|(?:scenario|feature):|copyright\b|all rights reserved|"
-    r"(?:from|to|cc|bcc|reply-to|subject|date|sent|tel|phone|fax|e-?mail)\b[.:]+\s|"
-    r"(?:content-(?:type|transfer-encoding)|mime-version|message-id): |"
-    r"(?:(?:best|kind|warm) )?regards\b|yours (?:sincerely|faithfully)|sent from my\b|"
-    r"see also\b|(?:last|this page was last) (?:edited|updated|modified)|version \d|(?:table|figure|fig\.) \d+[:.])",
-    re.IGNORECASE,
-)
+IMPRINT = re.compile(rf"(?:{PHRASES['imprint']})", re.IGNORECASE)
+"""The beginning of what is about the document."""
 
 
 def sentences(text: str) -> list[tuple[int, str]]:

@@ -137,8 +137,9 @@ def _value(cell: Any) -> str:
     if isinstance(value, datetime) and value.time() == time():
         value = value.date()
     if isinstance(value, int | float) and not isinstance(value, bool):
-        sign = next((sign for sign in "€$£" if sign in shown), "")
-        value = f"{value * 100:.6g}%" if "%" in shown else f"{value:.10g} {sign}".strip()
+        sign = "%" if "%" in shown else next((f" {sign}" for sign in "€$£" if sign in shown), "")
+        value, places = value * 100 if sign == "%" else value, re.search(r"0\.(0+)", shown)
+        value = (f"{value:.{len(places[1])}f}" if places else f"{value:.10g}") + sign
     return "" if value is None else plain(str(value))
 
 

@@ -6,40 +6,30 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ..bank.lexicon import LISTS
 from .blocks import Row, is_whole
 
-TEXT_NAMES = "nl rule rules text statement policy requirement sentence description regulation".split()
-PREMISE_NAMES = "premise if when antecedent given wenn".split()
-ALONE_NAMES = "condition conditions case situation".split()
-"""Names of premises where no other column has conditions."""
-THEN_NAMES = "then conclusion consequent consequence dann".split()
-OUTCOME_NAMES = {
-    *THEN_NAMES,
-    *"result outcome action decision output answer effect fee price cost rate discount charge fine penalty".split(),
-    *"allowed permitted required covered included priority approver points bonus surcharge limit value".split(),
-    *"amount approval preis gebühr".split(),
-}
-_ANY = {"", "-", "–", "—", "*", "any", "all", "n/a"}
-"""Cells that say nothing: a condition that does not matter, no outcome."""
-_ELSE = {"*", "any", "other", "others", "else", "otherwise"}
-"""Cells of conditions alone."""
-_COUNTER = {"rule no", "rule id", "rule number", *" no nr id row u f a c number enabled".split(" ")}
+TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLANK, _NOTES = (
+    LISTS[name]
+    for name in "rule_columns if_columns case_columns then_columns outcome_columns any else blank note_columns".split()
+)
+OUTCOME_NAMES = THEN_NAMES | _OUTCOMES
+_COUNTER = re.compile(
+    r"(?:(?:(?:rule|policy|item|entry|row|line|case) ?)?(?:no|nr|id|number)|row|[ufac]|enabled|updated|created)?"
+)
 _ENDS = {"from": "to", "min": "max", "von": "bis", "since": "until", "over": "under", "above": "below"}
 """Words in the names of two columns that are the ends of a range."""
-_NOTES = set("annotation annotations comment comments note notes remark remarks kommentar bemerkung".split())
-_BOUNDS = (
-    (re.compile(r"(?:>=|≥)\s*(.+)"), "at least {}"),
-    (re.compile(r"(?:<=|≤)\s*(.+)"), "at most {}"),
-    (re.compile(r">\s*(.+)"), "more than {}"),
-    (re.compile(r"<\s*(.+)"), "less than {}"),
-    (re.compile(r"(\d[\d.,]*)\s*\+"), "at least {}"),
-    (
-        re.compile(
-            r"[\[(]?\s*(?!\d{4}-\d\d-)([€$£]?[\d.,:]+(?:\s*[^\W\d]+|\s*[€$£%])?)\s*(?:\.\.|–|-|\bto\b|\bbis\b)\s*"
-            r"([€$£]?[\d.,:]+)[\])]?(.*)"
-        ),
-        "from {} to {}{}",
-    ),
+_SIGNS = {
+    ">=": "at least",
+    "≥": "at least",
+    "<=": "at most",
+    "≤": "at most",
+    ">": "more than",
+    "<": "less than",
+}
+_RANGE = re.compile(
+    r"[\[(]?\s*(?!\d{4}-\d\d-)([€$£]?[\d.,:]+(?:\s*[^\W\d]+|\s*[€$£%])?)\s*(?:\.\.|–|-|\bto\b|\bbis\b)\s*"
+    r"([€$£]?[\d.,:]+)[\])]?(.*)"
 )
 
 
@@ -99,10 +89,15 @@ def table_rules(
         texts = texts if sum(map(is_whole, said)) > len(said) / 2 else []  # else an offence, and its fine
     if texts and not outcomes:
         return list(_texts(names, body, texts[0])), f"rules in column {header[texts[0]]!r}"
+    if {"question", "answer"} <= {*names}:
+        asked, said = names.index("question"), names.index("answer")
+        return [
+            TableRule(n, f"{c[asked]} {c[said]}") for n, c in body if c[said]
+        ], "questions and their answers"
     corner = header[0]
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
         return list(_matrix(header, body, title)), "a matrix, a rule a cell"
-    kept = [i for i, name in enumerate(names) if name.strip(" .#") not in _COUNTER]
+    kept = [i for i, name in enumerate(names) if not _COUNTER.fullmatch(name.strip(" .#"))]
     kept = [i for i in kept if names[i] not in _NOTES or len(kept) < 3]
     last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, kept)
     first = [i for i in kept if i not in last]
@@ -127,7 +122,8 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
     bounded = {
         i
         for i in kept[:-1]
-        if words[i] & ends or any(row[i].lower() in _ELSE or _bound(row[i]) for row in rows)
+        if (words[i] & ends and not re.search(r"\d", names[i]))
+        or any(row[i].lower() in _ELSE or _bound(row[i]) for row in rows)
     }
     start = max([1, *(kept.index(i) + 1 for i in bounded)])
     most = min(len(kept), 20) - 1  # all columns, of thousands, would take the square
@@ -174,7 +170,7 @@ def _texts(names: Sequence[str], body: Sequence[Row], column: int) -> Iterator[T
 
 
 def _one_header(rows: list[Row]) -> list[Row]:
-    """Join the names of columns that stand in two rows: "Day" above "Car" and "Bus"."""
+    """Join the names of columns that stand in two rows: "Day" above "Car" and "Bus", "Price" above "Zone 1"."""
     if len(rows) < 3:
         return rows
     (line, upper), (_, lower) = rows[:2]
@@ -185,7 +181,7 @@ def _one_header(rows: list[Row]) -> list[Row]:
     if (
         len(same) == len({*same})
         or len(lower) != len(spread)
-        or any(re.search(r"\d", cell) for cell in lower)
+        or (lower[0] not in ("", upper[0]) and any(re.search(r"\d", cell) for cell in lower))
     ):
         return rows
     names = [a if a == b else f"{a} {b}".strip() for a, b in zip(spread, lower, strict=True)]
@@ -196,7 +192,7 @@ def _matrix(header: Sequence[str], body: Sequence[Row], title: str) -> Iterator[
     row_name, _, column_name = re.sub(r"[/\\]", "\0", header[0]).partition("\0")
     for line, cells in body:
         for name, cell in zip(header[1:], cells[1:], strict=False):
-            if cell not in _ANY:
+            if cell and cell not in _BLANK:
                 where = " and ".join(
                     f"{kind.strip()} {value}".strip()
                     for kind, value in ((row_name, cells[0]), (column_name, name))
@@ -214,8 +210,10 @@ def _decisions(
     header: Sequence[str], body: Sequence[Row], first: Sequence[int], last: Sequence[int]
 ) -> Iterator[TableRule]:
     for line, cells in body:
-        conditions = [_condition(header[i], cells[i]) for i in first if cells[i].lower() not in _ANY]
-        effects = [_effect(header[i], cells[i]) for i in last if cells[i] not in _ANY]
+        conditions = [
+            _condition(header[i], cells[i]) for i in first if cells[i] and cells[i].lower() not in _ANY
+        ]
+        effects = [_effect(header[i], cells[i]) for i in last if cells[i] and cells[i] not in _BLANK]
         premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
         conclusion = " and ".join(effects)
         yield TableRule(line, f"{premise}, {conclusion}." if effects else "", premise, conclusion)
@@ -223,8 +221,8 @@ def _decisions(
 
 def _effect(name: str, cell: str) -> str:
     if name.lower() in (*THEN_NAMES, "rule"):
-        return cell
-    phrase = _phrase(name)
+        return cell.removesuffix(".")
+    phrase, cell = _phrase(name), cell.removesuffix(".")
     return f"{phrase} {cell}" if re.search(r"\b(?:if|when|by|to|in|for)$", phrase) else f"{phrase} is {cell}"
 
 
@@ -236,8 +234,13 @@ def _condition(name: str, cell: str) -> str:
 
 def _bound(cell: str) -> str:
     """Return the words of a cell that is a bound, such as ">= 3" or "0..5"."""
-    match, words = next(((m, words) for p, words in _BOUNDS if (m := p.fullmatch(cell))), (None, ""))
-    return words.format(*match.groups(default="")).rstrip() if match else ""
+    if cell[:1] in tuple("<>≤≥"):
+        cell = re.sub(r"^(>\s*[\d.,]+)\s*(?:–|-|to\b|bis\b)\s*(?=\d)", r"\1 and <=", cell)  # ">5-20"
+        return " ".join(re.sub(r"[<>]=?|[≤≥]", lambda sign: f" {_SIGNS[sign[0]]} ", cell).split())
+    if more := re.fullmatch(r"(\d[\d.,]*)\s*\+", cell):
+        return f"at least {more[1]}"
+    ends = _RANGE.fullmatch(cell)
+    return f"from {ends[1]} to {ends[2]}{ends[3]}".rstrip() if ends else ""
 
 
 def _phrase(name: str) -> str:
