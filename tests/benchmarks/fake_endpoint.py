@@ -9,7 +9,7 @@ from threading import Lock, Thread
 
 
 class FakeEndpoint:
-    """``play(prompt, nth)`` gives a text, (text, finish_reason), a status, a (status, body) or raw bytes."""
+    """``play(prompt, nth)`` gives a text, (text, finish_reason), a status, or a (status, body)."""
 
     def __init__(self, play) -> None:
         self.play, self.lock = play, Lock()
@@ -39,19 +39,14 @@ class FakeEndpoint:
                 status, data = 200, b""
                 if isinstance(said, int):
                     status, data = said, b'{"error": {"message": "so said the server"}}'
-                elif isinstance(said, bytes):
-                    data = said
                 elif isinstance(said, tuple) and isinstance(said[0], int):
                     status, data = said[0], said[1].encode()
                 else:
                     data = completion(prompt, *(said if isinstance(said, tuple) else (said, "stop")))
                 self.send_response(status)
-                if status == 429:
-                    self.send_header("Retry-After", "0")
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
-                half = isinstance(said, tuple) and said[-1] == "half"
-                self.wfile.write(data[: len(data) // 2] if half else data)
+                self.wfile.write(data)
                 self.close_connection = True
 
             def log_message(self, *args: object) -> None:

@@ -38,7 +38,7 @@ ELSEWHERE = {
 # Blocks marked `sh` need something that stands in for a model, a server or finished runs: the tests that run them.
 WITH_STAND_INS = {
     "README.md": "tests/benchmarks/models/test_added_models.py",
-    "benchmarks/docs/reports.md": "tests/benchmarks/docs/test_reports.py",
+    "benchmarks/docs/reports.md": "tests/benchmarks/docs/test_extending.py",
     "benchmarks/docs/running.md": "tests/benchmarks/docs/test_extending.py",
     "dynarule/docs/rule-books.md": "tests/benchmarks/run/test_books.py",
     "dynarule/docs/serving.md": "tests/contract/test_serving.py",

@@ -22,7 +22,7 @@ BARRED = {
     "rwbench": set(),
 }
 UNSAFE = {"pickle", "dill", "cloudpickle", "joblib"}
-HEAVY = ("numpy", "pyarrow", "datasets", "evaluate", "torch", "transformers", "matplotlib", "clingo")
+HEAVY = ("numpy", "pyarrow", "datasets", "evaluate", "torch", "peft", "transformers", "matplotlib", "clingo")
 COMMANDS = {"ruleworld": "ruleworld_data.cli", "rwbench": "rwbench.cli.app", "dynarule": "dynarule.cli.app"}
 FOLDERS = "ruleworld-data dynarule benchmarks tests"
 FILES = "pyproject.toml README.md Makefile LICENSE CHANGELOG.md CITATION.cff CONTRIBUTING.md constraints.txt"
@@ -77,15 +77,9 @@ def test_no_checkpoint_of_ours_is_a_pickle():
     assert [path for path in paths if re.search(r"torch\.(load|save)\(", path.read_text("utf-8"))] == []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_importing_a_package_loads_nothing_heavy(package):
-    code = f"import sys, {package}; print([m for m in {HEAVY!r} if m in sys.modules])"
-    out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd="/")
-    assert out.stdout.strip() == "[]"
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_loads_nothing_heavy(command):
+    """Nor does the package itself, which its command imports."""
     code = (
         f"import sys\nsys.argv = [{command!r}, '--help']\nfrom {COMMANDS[command]} import main\n"
         "try: main()\nexcept SystemExit: pass\n"

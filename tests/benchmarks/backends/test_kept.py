@@ -1,6 +1,5 @@
 """Conversations of local models: a line goes on from what was read and written before, and is the same line."""
 
-import functools
 from dataclasses import replace
 
 import pytest
@@ -22,21 +21,6 @@ def forget():
 def all_so_far(*_):
     local._ANSWERED.clear()
     local._kept_states.cache_clear()
-
-
-@pytest.fixture
-def read(monkeypatch):
-    """Tokens of each forward, padding included."""
-    kind, shapes = type(load("tiny")[0]), []
-    forward = kind.forward
-
-    @functools.wraps(forward)
-    def counted(self, input_ids=None, **options):
-        shapes.append(tuple(input_ids.shape))
-        return forward(self, input_ids=input_ids, **options)
-
-    monkeypatch.setattr(kind, "forward", counted)
-    return shapes
 
 
 @pytest.fixture(scope="module")
@@ -79,10 +63,10 @@ def wanted(talks):
     return turns(Local.of("tiny"), talks, all_so_far)
 
 
-def test_lines_are_those_of_reading_everything_again(talks, wanted, monkeypatch, read):
+def test_lines_are_those_of_reading_everything_again(talks, wanted, monkeypatch, forwards):
     """Though rows leave on the way and their texts differ in length; and but for the first turn, little is read."""
     monkeypatch.setattr(local, "PIECE", 5)
-    firsts = []
+    firsts, read = [], forwards("tiny")
     held = turns(Local.of("tiny"), talks, lambda turn, prompts: firsts.append(len(read)))
     assert held == wanted
     assert any(line.startswith("[Search]") for line, *_ in held[0])

@@ -1,6 +1,5 @@
 """Local models: the shared prefix changes nothing, batches neither, and what does not fit is counted."""
 
-import functools
 import json
 import shutil
 from dataclasses import replace
@@ -94,21 +93,14 @@ def of_each_length(workspace):
     return [Local.of("tiny").template.render("answer", "nl", *each) for each in asked]
 
 
-def test_whose_answer_has_ended_leaves_the_batch(workspace, monkeypatch):
+def test_whose_answer_has_ended_leaves_the_batch(workspace, monkeypatch, forwards):
     """The answers of a batch are those of each alone; what is computed has fewer rows on the way."""
     backend, prompts = Local.of("tiny"), of_each_length(workspace)
     alone = [next(iter(backend.generate([prompt], Decoding(200)))) for prompt in prompts]
     monkeypatch.setattr(local, "PIECE", 5)
-    rows = []
-    forward = type(load("tiny")[0]).forward
-
-    @functools.wraps(forward)
-    def counted(self, input_ids=None, **options):
-        rows.append(len(input_ids))
-        return forward(self, input_ids=input_ids, **options)
-
-    monkeypatch.setattr(type(load("tiny")[0]), "forward", counted)
+    shapes = forwards("tiny")
     together = list(backend.generate(prompts, Decoding(200)))
+    rows = [count for count, _ in shapes]
     facts = [
         [(d.text, d.marked, d.finish, d.completion_tokens) for d in found] for found in (together, alone)
     ]
@@ -140,20 +132,12 @@ def test_long_prompts_go_in_parts(backend, prompts, monkeypatch, forget):
     assert [len(part) for part in rows.parts_of([rows.Row([0] * 9, False)] * 3)] == [1, 1, 1]
 
 
-def test_the_prefix_is_read_once(backend, prompts, model_folder, monkeypatch):
+def test_the_prefix_is_read_once(backend, prompts, model_folder, forwards):
     """Of every later batch only the questions go through the model."""
-    model = load(str(model_folder))[0]
     list(backend.generate(prompts, Decoding(2)))
-    read = []
-    forward = type(model).forward
-
-    def counted(self, input_ids=None, **options):
-        read.append(input_ids.shape[1])
-        return forward(self, input_ids=input_ids, **options)
-
-    monkeypatch.setattr(type(model), "forward", counted)
+    read = forwards(str(model_folder))
     done = list(backend.generate(prompts[:3], Decoding(2)))
-    assert max(read) < 0.3 * min(item.prompt_tokens for item in done)
+    assert max(length for _, length in read) < 0.3 * min(item.prompt_tokens for item in done)
 
 
 def test_a_batch_is_answered_once(backend, prompts, monkeypatch):

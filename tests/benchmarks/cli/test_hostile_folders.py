@@ -51,6 +51,7 @@ def check_refusal(result, name):
         (("timing", "seconds"), None),
         (("run_id",), "../../etc"),
         (("n", "failed"), -1),
+        (("schema_version",), 99),
         (("metrics", "recall@1", "macro", "value"), 1.2),
     ],
 )

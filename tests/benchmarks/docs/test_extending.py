@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -11,12 +12,14 @@ import pytest
 from rwbench.methods import Method
 from rwbench.recipes import recipes
 from rwbench.retrievers import Retriever
+from rwbench.score.errors import ERROR_CLASSES
 from rwbench.score.samples import read_samples
 
 from ..command import rwbench
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "benchmarks/docs"
+REPORTS = (DOCS / "reports.md").read_text(encoding="utf-8")
 FILES = (ROOT / "README.md", *ROOT.glob("*/README.md"), *DOCS.glob("*.md"))
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in FILES)
 FAMILIES = {"retrievers": Retriever.registry, "methods": Method.registry, "recipes": recipes}
@@ -128,3 +131,26 @@ def test_tables_of_committed_results_are_what_the_command_prints():
             printed[command] = rwbench("report", ROOT / folder, *rest)
         done = printed[command]
         assert done.exit_code == 0 and done.stdout.strip() == table.strip(), (page, command)
+
+
+def test_the_commands_of_reports_run(finished, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out, (*ids, _solver) = shutil.copytree(finished[0], tmp_path / "runs"), finished[1]
+    lines = [
+        line.split("  #")[0] for line in re.search(r"```sh\n(.*?)```", REPORTS, flags=re.S)[1].splitlines()
+    ]
+    assert [line.split()[1] for line in lines] == ["report"] * 4 + ["compare"]
+    for line in lines:
+        words = shlex.split(line)
+        for run_id in ids:
+            if "RUN" in words:
+                words[words.index("RUN")] = f"runs/{run_id}"
+        rwbench(*words[1:], code=0)
+    assert (out / "report.html").is_file()
+
+
+def test_the_classes_of_errors_are_the_code_s():
+    named = set(re.findall(r"^\| (.*?) \|", REPORTS, flags=re.M))
+    assert {name for cell in named for name in re.findall(r"`(\w+)`", cell)} == set(ERROR_CLASSES) - {
+        "correct"
+    }

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -65,6 +66,15 @@ def test_a_run_folder_holds_spec_samples_and_results(spec, workspace, tmp_path):
         found = gold & set(sample["retrieved"][0][: len(gold)])
         assert sample["scores"]["recall@1"] == pytest.approx(len(found) / len(gold))
         assert sample["error"] is None
+    # Metrics are means of what the samples hold, each sub-task with the same weight.
+    metric, by_subtask = results["metrics"]["recall@10"], {}
+    for sample in samples:
+        by_subtask.setdefault(sample["subtask"], []).append(sample["scores"]["recall@10"])
+    means = {name: fmean(values) for name, values in by_subtask.items()}
+    found = {name: (each["value"], each["n"]) for name, each in metric["by_subtask"].items()}
+    assert found == {name: (pytest.approx(mean, abs=1e-6), 2) for name, mean in means.items()}
+    macro, own = fmean(means.values()), metric["macro"]
+    assert own["value"] == pytest.approx(macro, abs=1e-6) and own["ci_low"] <= macro <= own["ci_high"]
 
 
 def test_scores_are_right_end_to_end_for_the_solver(workspace, options, tmp_path):
