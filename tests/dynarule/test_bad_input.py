@@ -184,22 +184,20 @@ def seen_rules(model, adapter, bank, ids=IDS):
     return found
 
 
-def test_kblam_holds_all_rules_in_every_third_layer(tiny_model, bank):
-    model = tiny_model("llama", num_hidden_layers=7)
-    found = seen_rules(model, RuleAdapter(model, kblam_config(WIDTH)), bank)
-    assert sorted(found) == [0, 3, 6]
-    assert {rules.key_BHRD.shape[2] for rules in found.values()} == {30}
-    assert {rules.shift for rules in found.values()} == {0.0}  # off by default, as published
-
-
-def test_kblam_shifts_scores_by_log_c_minus_log_of_rules_attended(tiny_model, bank):
-    for config, count in ((kblam_config(WIDTH, 100.0), 30), (kblam_config(WIDTH, 100.0, top_k=8), 8)):
-        model = tiny_model("llama")
+def test_kblam_holds_its_rules_in_every_third_layer_and_shifts_by_log_c_minus_log_of_their_number(
+    tiny_model, bank
+):
+    """All of them, and by nothing, as published, unless the settings say otherwise."""
+    for config, count, shift in (
+        (kblam_config(WIDTH), 30, 0.0),
+        (kblam_config(WIDTH, 100.0), 30, math.log(100 / 30)),
+        (kblam_config(WIDTH, 100.0, top_k=8), 8, math.log(100 / 8)),
+    ):
+        model = tiny_model("llama", num_hidden_layers=7)
         found = seen_rules(model, RuleAdapter(model, config), bank)
+        assert sorted(found) == [0, 3, 6]
         assert {rules.key_BHRD.shape[2] for rules in found.values()} == {count}
-        assert [rules.shift for rules in found.values()] == pytest.approx(
-            [math.log(100) - math.log(count)] * 2
-        )
+        assert [rules.shift for rules in found.values()] == pytest.approx([shift] * 3)
 
 
 def test_srki_selects_once_in_every_layer_and_never_again(tiny_model, tiny_tokenizer, bank):

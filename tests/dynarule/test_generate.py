@@ -87,6 +87,7 @@ def test_searches_are_capped_and_traced_by_prompt_across_batches(most, ask):
     for number, answer in enumerate(answers):
         assert answer.token_ids[:most] == (SEARCH,) * most
         assert SEARCH not in answer.token_ids[most:] and len(answer.token_ids) == 7
+        assert "<search>" not in answer.text  # but for `keep_search`
         assert [(r.row, r.step) for r in answer.trace] == [(number, step) for step in range(most + 1)]
 
 
@@ -155,15 +156,6 @@ def test_the_least_support_is_the_most_accurate_one():
 def test_the_last_box_is_compared():
     assert says(r"so \boxed{9}, then \boxed{ The  Tundra,9}", ["the tundra", "9"])
     assert not says(r"\boxed{9}", ["9", "8"]) and not says("9", ["9"])
-
-
-def test_the_token_is_stripped_or_kept(ask):
-    (stripped,), (kept,) = (
-        ask(PROMPTS[:1], max_new_tokens=5, keep_search=keep, logits_processor=[always(SEARCH, at=(2,))])
-        for keep in (False, True)
-    )
-    assert stripped.token_ids[2] == SEARCH and kept.text.split()[2] == "<search>"
-    assert stripped.text.split() == [word for word in kept.text.split() if word != "<search>"]
 
 
 def test_an_answer_ends_at_the_end_token_and_without_pads(ask):

@@ -296,25 +296,6 @@ def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_mod
     assert near(stepwise[mask.bool()], at_once[mask.bool()])
 
 
-@pytest.mark.parametrize(("scope", "layers"), [("confidence", {2}), ("all", {0, 1, 2, 3})])
-@torch.no_grad()
-def test_a_search_changes_only_what_comes_after_it(scope, layers, bank, tiny_model, near):
-    model = tiny_model("qwen2")
-    config = dynarule_config(WIDTH, confidence_layer=2, top_k=5, update_scope=scope)
-    memory = RuleMemory(RuleAdapter(model, config), bank, SEARCH)
-    ids, mask = batch()
-    full, full_mask, question = answers(ids, mask, search=((0, 4),))
-    memory.question_mask_BT = question
-    with attach(model, memory):
-        searched = model(full, attention_mask=full_mask).logits
-        assert {found.layer for found in memory.trace if found.step} == layers
-        memory.search_token_id = None
-        plain = model(full, attention_mask=full_mask).logits
-    assert near(searched[1:], plain[1:])
-    assert near(searched[0, :13], plain[0, :13])
-    assert (searched[0, 13:] - plain[0, 13:]).abs().max() > 1e-3
-
-
 @torch.no_grad()
 def test_keeping_all_rules_is_not_pruning_whenever_rows_search(bank, tiny_model, near, in_pieces):
     """All rows share one copy until one of them searches alone; what is read stays all the rules."""

@@ -34,7 +34,7 @@ def kept_by_token(config, key_MHD, query_THD, layer, ids, prompt):
 
     now, sets = best(query_THD[:prompt].mean(0)), []
     for place, token in enumerate(ids.tolist()):
-        if place >= prompt and token == SEARCH and layer == LAYER:
+        if place >= prompt and token == SEARCH and (layer == LAYER or config.update_scope == "all"):
             now = best(query_THD[place])
         sets.append(now)
     return sets
@@ -88,10 +88,10 @@ def reference(model, adapter, bank, ids, prompt):
     return linear(rms(x, model.model.norm.weight, config.rms_norm_eps), model.lm_head)
 
 
-def ready(family, tiny_model):
+def ready(family, tiny_model, scope="confidence"):
     """A model, an adapter whose queries have left those of the base, and a text with two <search>."""
     model = tiny_model(family)
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=LAYER, top_k=5))
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=LAYER, top_k=5, update_scope=scope))
     generator = torch.Generator().manual_seed(8)
     for projection in adapter.layers.values():
         noise = torch.randn(projection.q.weight.shape, generator=generator) * 0.25
@@ -103,12 +103,12 @@ def ready(family, tiny_model):
     return model, adapter, ids
 
 
-def logits(model, adapter, bank, ids, prompt):
-    """The same of the package: a whole forward."""
+def forward(model, adapter, bank, ids, prompt):
+    """The same of the package, and the steps of its searches."""
     memory = RuleMemory(adapter, bank, SEARCH)
     memory.question_mask_BT = torch.arange(len(ids))[None] < prompt
     with attach(model, memory):
-        return model(ids[None]).logits[0]
+        return model(ids[None]).logits[0], [(each.step, each.layer) for each in memory.trace]
 
 
 WAYS = {
@@ -127,7 +127,7 @@ def test_a_forward_is_equation_2_to_the_last_digits_of_fp32(family, bank, tiny_m
             patch.setattr(f"dynarule.kernels.{name}", value)
             for attention in ("sdpa", "eager"):
                 model.set_attn_implementation(attention)
-                assert near(logits(model, adapter, bank, ids, 9), expected)
+                assert near(forward(model, adapter, bank, ids, 9)[0], expected)
 
 
 @torch.no_grad()
@@ -135,9 +135,14 @@ def test_a_search_inside_the_question_is_text(bank, tiny_model, near):
     """Only the model asks for rules again: whoever writes ``<search>`` into a question changes no rules by it."""
     model, adapter, ids = ready("qwen2", tiny_model)
     ids[[2, 7]] = SEARCH
-    memory = RuleMemory(adapter, bank, SEARCH)
-    memory.question_mask_BT = torch.arange(len(ids))[None] < 9
-    with attach(model, memory):
-        found = model(ids[None]).logits[0]
+    found, searches = forward(model, adapter, bank, ids, 9)
     assert near(found, reference(model, adapter, bank, ids, 9))
-    assert [each.step for each in memory.trace] == [0, 1, 2]
+    assert searches == [(step, LAYER) for step in range(3)]
+
+
+@torch.no_grad()
+def test_a_search_may_select_again_in_all_layers(bank, tiny_model, near):
+    model, adapter, ids = ready("qwen2", tiny_model, "all")
+    found, searches = forward(model, adapter, bank, ids, 9)
+    assert near(found, reference(model, adapter, bank, ids, 9))
+    assert {layer for step, layer in searches if step} == {0, 1, 2, 3}

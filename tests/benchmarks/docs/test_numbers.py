@@ -115,8 +115,8 @@ def mean_difference(folder, ours, other, without=frozenset()):
     return paired_difference(np.array(single), np.array(mean), subtasks, sample_clusters(samples))
 
 
-def trainings(folder, form, name="dynarule-plus", variants=("", "seed-1", "seed-2"), size=10_000):
-    return [run_of(folder, name, form, size, variant=variant) for variant in variants]
+def trainings(folder, form):
+    return [run_of(folder, "dynarule-plus", form, variant=variant) for variant in ("", "seed-1", "seed-2")]
 
 
 def cached(page):
@@ -164,21 +164,6 @@ def results_page():
         "On questions of several parts DynaRule+ has {} (FOL) and {} (NL) right among 10,000 rules, Stepwise RAG {} "
         "and {}; on chains of two to four steps {} and {}, Stepwise RAG {} and {}."
     ).format(*parts)
-    fol, nl = (
-        lead("plus", run_of("plus", "dynarule-plus", form), run_of("plus", "searched", form, score_weight=1))
-        for form in FORMS
-    )
-    yield f"its own brings {nl} points in English and {fol}, which may be chance, in logic"
-
-    def differ(name, variants):
-        cells = product((100, 1_000, 10_000), FORMS)
-        values = [
-            [exact(run) for run in trainings("arena", form, name, variants, size)] for size, form in cells
-        ]
-        return f"{max(max(of_cell) - min(of_cell) for of_cell in values):.1f}"
-
-    plus, srki = differ("dynarule-plus", ("", "seed-1", "seed-2")), differ("srki", ("", "seed-1"))
-    yield f"those of DynaRule+ by up to {plus} points, of SR-KI by up to {srki}"
     pairs = {}
     for name, size, form in product(("rag", *NEAREST, "react"), (1_000, 10_000), FORMS):
         if rival := runs_of("smollm2", name, form, size, **FROM_BOTH_ENDS[name]):
@@ -212,14 +197,6 @@ def scale_page():
         leads = [lead(folder, *pair) for pair in zip(ours, best, strict=True)]
         shown = (", ".join(str(exact(run)) for run in both) for both in (ours, best))
         yield row(f"{size:,}", model, *shown, ", ".join(leads))
-    lost = [
-        max(tried) - tried[0]
-        for size, name, form in product((1_000_000, FULL), ("rag", *NEAREST), FORMS)
-        for tried in [
-            [exact(run_of("scale_full", name, form, size, score_share=s)) for s in (0.3, 0.5, 0.7, 0.9)]
-        ]
-    ]
-    yield f"Three tenths, chosen among 10,000 rules, gives up to {max(lost):.1f} points less"
     ours = [run_of("scale_full", "dynarule-plus", form, FULL) for form in FORMS]
     groups = [exact(run, "by_group", group) for group in ("hops", "parallel") for run in ours]
     yield (
@@ -229,17 +206,6 @@ def scale_page():
     solved = [run_of("scale_full", "solver", form, FULL) for form in FORMS]
     assert all(run["metrics"]["strict_match"]["macro"]["value"] == 1 for run in solved)
     yield f"has all {solved[0]['n']['scored']} right among all rules"
-    embedding = [
-        exact(run)
-        for run in results_in("scale_full")
-        if run["spec"]["pool_size"] == 100_000
-        and (
-            run["spec"]["method"]["name"] in ("srki", "dynarule")
-            or run["spec"]["method"].get("retriever", {}).get("name") == "dense"
-        )
-    ]
-    assert len(embedding) == 6
-    yield f"have at most {max(embedding)} right among 100,000"
 
 
 @cached
@@ -290,14 +256,6 @@ def models_page():
     )
     levels = record["levels"]
     yield f"had up to {levels['questions']} rules beside those that it needs, and {levels['plain']} in plain English"
-    plain, reworded = (
-        [exact(run_of("smollm2_shares", "react", form, score_share=0.3, reworded=way)) for form in FORMS]
-        for way in (None, True)
-    )
-    yield (
-        f"ReAct has {plain[0]} and {plain[1]} right; {reworded[0]} and {reworded[1]} where the model is shown it as "
-        "the premise of the found rule that shares most words with it (`reworded`)"
-    )
 
 
 @cached
@@ -315,16 +273,11 @@ def rulebooks_page():
         labelled = [run for run in results_in("rulebooks") if run["method"]["label"].startswith(label)]
         return min(labelled, key=lambda run: len(run["method"]["label"]))
 
-    plus, both, planned = named("DynaRule+, smollm2-rules"), named("RAG both ends"), named("RAG by DynaRule+")
+    plus, both = named("DynaRule+, smollm2-rules"), named("RAG both ends")
     value, interval = lead("rulebooks", plus, both).split(" ", 1)
     yield (
         f"({exact(plus)} and {exact(both)}; a difference of {value} points, 95 % interval {interval.strip('()')}, which"
     )
-    yield f"of BM25 by {lead('rulebooks', plus, named('RAG BM25'))}"
-    yield f"all of them in the prompt {exact(named('Prompting'))} are right"
-    value, interval = lead("rulebooks", planned, plus).split(" ", 1)
-    yield f"have {exact(planned)}; {value} points more, which may be chance {interval}"
-    yield f"Without the words DynaRule+ has {exact(named('DynaRule+, smollm2-rules, no words'))}."
 
 
 @cached
