@@ -225,22 +225,6 @@ def run(words: list, folder: Path, **env: str) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_are_started_as_the_page_says(tmp_path):
-    """The command of the text, on the page's example: one adapter of two processes, not two of one."""
-    launcher = re.search(r"`(python -m torch\.distributed\.run [^`]*) train \.\.\.`", text_of(TRAINING))[1]
-    run([BIN / "dynarule", "example", "depot"], tmp_path)
-    train = (
-        "train --model depot/model --rules depot/rules.txt --encoder layers:1 --questions depot/train.jsonl"
-    )
-    train += (
-        " --out depot/stage1 --set max_steps=2 --set batch_size=4 --set accumulation=1 --set pool_size=36"
-    )
-    run([sys.executable, *shlex.split(launcher)[1:], *train.split(), "--device", "cpu"], tmp_path)
-    card = (tmp_path / "depot/stage1/README.md").read_text(encoding="utf-8")
-    assert "| processes | 2 |" in card and "| steps | 2, 16 questions in all |" in card
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(line.startswith("pip install") for line in commands(page))]
 )

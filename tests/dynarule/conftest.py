@@ -55,21 +55,9 @@ def within_rounding(got, expected, units=64, scale=None):
     return float((got - expected).abs().max()) <= units * torch.finfo(dtype).eps * largest
 
 
-@pytest.fixture(scope="session")
-def near():
-    """The function that compares up to rounding."""
-    return within_rounding
-
-
 @pytest.fixture(params=FAMILIES)
 def family(request):
     return request.param
-
-
-@pytest.fixture(scope="session")
-def tiny_model():
-    """The function that makes a tiny model of a family."""
-    return make_model
 
 
 def read_pieces(model, ids_BT, mask_BT, sizes):
@@ -91,19 +79,29 @@ def read_pieces(model, ids_BT, mask_BT, sizes):
     return torch.cat(logits, 1)
 
 
-@pytest.fixture(scope="session")
-def in_pieces():
-    """The function that reads texts in pieces."""
-    return read_pieces
+def random_bank(texts, **options):
+    """Rules r0, r1, ... of these texts, with random embeddings."""
+    from dynarule import RuleBank
+
+    generator = torch.Generator().manual_seed(1)
+    keys, values = (torch.randn(len(texts), WIDTH, generator=generator) for _ in range(2))
+    return RuleBank(keys, values, [f"r{i}" for i in range(len(texts))], list(texts), **options)
 
 
 @pytest.fixture
 def bank():
-    from dynarule import RuleBank
+    return random_bank([f"rule {i}" for i in range(30)])
 
-    generator = torch.Generator().manual_seed(1)
-    keys, values = (torch.randn(30, WIDTH, generator=generator) for _ in range(2))
-    return RuleBank(keys, values, [f"r{i}" for i in range(30)], [f"rule {i}" for i in range(30)])
+
+class FakeEncoder:
+    """Texts to vectors that depend on every word; no model."""
+
+    def __init__(self, model="minilm"):
+        self.fingerprint = f"{model}@1"
+
+    def __call__(self, texts):
+        rows = [torch.randn(WIDTH, generator=torch.Generator().manual_seed(sum(map(ord, t)))) for t in texts]
+        return torch.stack(rows) if rows else torch.zeros(0, WIDTH)
 
 
 def make_tokenizer(words: int = 90, search: bool = False, chat: bool = False):
@@ -120,12 +118,6 @@ def make_tokenizer(words: int = 90, search: bool = False, chat: bool = False):
     if chat:
         fast.chat_template = "{% for m in messages %}w2 {{ m['content'] }} {% endfor %}w3"
     return fast
-
-
-@pytest.fixture(scope="session")
-def tiny_tokenizer():
-    """The function that makes a tokenizer for the tiny models."""
-    return make_tokenizer
 
 
 def make_word_tokenizer(texts, special=("<pad>", "<eos>", "<unk>", "<search>")):
@@ -153,10 +145,13 @@ def make_word_tokenizer(texts, special=("<pad>", "<eos>", "<unk>", "<search>")):
     )
 
 
-@pytest.fixture(scope="session")
-def word_tokenizer():
-    """The function that makes a word-level tokenizer."""
-    return make_word_tokenizer
+def as_fixture(function):
+    """A fixture that is the function."""
+    return pytest.fixture(scope="session")(lambda: function)
+
+
+near, tiny_model, in_pieces = map(as_fixture, (within_rounding, make_model, read_pieces))
+tiny_tokenizer, word_tokenizer = map(as_fixture, (make_tokenizer, make_word_tokenizer))
 
 
 @pytest.fixture

@@ -21,21 +21,11 @@ from dynarule import (
     question_prompts,
 )
 
-WIDTH = 20
+from .conftest import WIDTH, FakeEncoder
+
 RULES = [f"If A is w{i}, A will be w{i + 1}." for i in range(12)]
 IDS = [str(i) for i in range(1, 13)]
 pytestmark = pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
-
-
-class FakeEncoder:
-    """Texts to vectors that depend on every word; no model."""
-
-    def __init__(self, model="minilm"):
-        self.fingerprint = f"{model}@1"
-
-    def __call__(self, texts):
-        rows = [torch.randn(WIDTH, generator=torch.Generator().manual_seed(sum(map(ord, t)))) for t in texts]
-        return torch.stack(rows) if rows else torch.zeros(0, WIDTH)
 
 
 def run(*words):

@@ -34,7 +34,6 @@ from transformers import (
 from dynarule import (
     DynaRuleConfig,
     RuleAdapter,
-    RuleBank,
     RuleMemory,
     attach,
     dynarule_config,
@@ -43,7 +42,9 @@ from dynarule import (
     load_adapter,
 )
 
-WIDTH, SEARCH = 20, 7
+from .conftest import WIDTH, random_bank
+
+SEARCH = 7
 IDS = torch.tensor([[11, 12, 13, SEARCH, 14], [21, 22, 23, 24, 25]])
 QUESTION = torch.arange(5)[None].expand(2, 5) < 3
 UNTIED = {"embed_tokens": [SEARCH], "lm_head": [SEARCH]}
@@ -299,46 +300,24 @@ def test_every_adapter_of_the_repository_opens():
         assert DynaRuleConfig.from_pretrained(folder).encoder
 
 
-HUGE = 10**9
-
-
-def of_base(**changes):
-    return lambda values: values | {"base": values["base"] | changes}
-
-
-def with_(**changes):
-    return lambda values: values | changes
-
-
 STRANGE = [
-    *(
-        (of_base(**{name: HUGE}), f"base has {name} 1000000000")
-        for name in ("num_layers", "hidden_size", "query_size", "head_dim")
-    ),
-    (of_base(num_layers="4"), "base has num_layers '4'"),
-    (of_base(hidden_size=7), "do not belong together"),
-    (with_(base=None), "does not say which base model"),
-    (with_(base={"name": "x"}), "damaged"),
-    (with_(layer_convention="1-based"), "0-based"),
-    (with_(colour="red"), r"unknown keys \['colour'\]; update dynarule"),
-    (with_(encoder_dim=HUGE), "encoder_dim must be a whole number from 1 to 1,048,576"),
-    (with_(confidence_layer=1.5), "confidence_layer must be a whole number"),
-    (with_(every=3, confidence_layer=4), r"\(0, 3, 6, ...\), got 4"),
-    (with_(confidence_layer=9), "confidence_layer 9 is not among the model's layers 0 to 3"),
-    (with_(layers_to_transform=[0, 1]), r"\[0, 1\] does not follow from first_layer=0, every=1"),
-    (with_(top_k=0), "top_k must be a whole number from 1"),
-    (with_(update_scope="most"), "got 'most'"),
-    (with_(length_shift=math.inf), "length_shift must be positive"),
-    (with_(target_modules="(a+)+$"), "target_modules must be"),
-    (with_(exclude_modules="(a+)+$"), "unknown keys"),
-    (with_(layers_to_transform=list(range(100_000))), "layers_to_transform"),
-    (with_(trainable_token_indices=list(range(100_000))), "must be the one row of <search>"),
-    (with_(trainable_token_indices={"embed_tokens": [7], "lm_head": [8]}), "must be the one row"),
-    (with_(search_token=7), "search_token must not be a int"),
-    (with_(encoder="x" * (1 << 20)), "bytes: no adapter's"),
-    (with_(peft_type="LORA"), "peft_type must be 'DYNARULE', got 'LORA'"),
-    (lambda values: [values], "damaged"),
+    json.loads(line) for line in Path(__file__).with_name("strange_configs.jsonl").read_text().splitlines()
 ]
+"""What is put in the place of a configuration's values, of "base.x" those of its base, and what is said of it."""
+STRANGE += [
+    ({"layers_to_transform": list(range(100_000))}, "layers_to_transform"),
+    ({"trainable_token_indices": list(range(100_000))}, "must be the one row of <search>"),
+    ({"encoder": "x" * (1 << 20)}, "bytes: no adapter's"),
+    (None, "damaged"),
+]
+
+
+def changed_config(values, changes):
+    if changes is None:
+        return [values]
+    base = {name[5:]: value for name, value in changes.items() if name.startswith("base.")}
+    rest = {name: value for name, value in changes.items() if not name.startswith("base.")}
+    return values | {"base": values["base"] | base} | rest
 
 
 def test_the_folder_of_a_stranger_takes_neither_memory_nor_time(folder, tiny_model):
@@ -347,7 +326,7 @@ def test_the_folder_of_a_stranger_takes_neither_memory_nor_time(folder, tiny_mod
     values = json.loads(path.read_text())
     began = time.process_time()
     for change, message in STRANGE:
-        path.write_text(json.dumps(change(values)))
+        path.write_text(json.dumps(changed_config(values, change)))
         with pytest.raises(ValueError, match=message) as error:
             load_adapter(model, folder)
         assert len(str(error.value)) < 600
@@ -726,16 +705,17 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def cell(tiny_model, tiny_tokenizer, tmp_path_factory):
-    generator = torch.Generator().manual_seed(1)
-    keys, values = (torch.randn(30, WIDTH, generator=generator) for _ in range(2))
-    rules = RuleBank(keys, values, [f"r{i}" for i in range(30)], [f"rule {i}" for i in range(30)])
-
     def base():
         model = tiny_model("qwen2", tie_word_embeddings=False)
         model.get_output_embeddings().weight[[0, 95, 96]] = 0  # it does not end by itself
         return model
 
-    return Cell(base, tiny_tokenizer(search=True), rules, tmp_path_factory.mktemp("cell"))
+    return Cell(
+        base,
+        tiny_tokenizer(search=True),
+        random_bank([f"rule {i}" for i in range(30)]),
+        tmp_path_factory.mktemp("cell"),
+    )
 
 
 @pytest.mark.parametrize("what", WORKS)

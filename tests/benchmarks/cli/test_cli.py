@@ -79,13 +79,6 @@ def test_several_processes_give_the_same_results(quick, tmp_path):
     assert hashes[0] == hashes[1] and len(hashes[0]) == 2
 
 
-def test_one_method_of_a_recipe(tmp_path):
-    """Its runs have the folders that the whole recipe gives them."""
-    words = ("run", "smoke", "--scale", "tiny", "--limit", 1, "--out", tmp_path, "--dry-run", "--json")
-    plans = [json.loads(rwbench(*words, *more).stdout)["runs"] for more in ((), ("--method", "solver"))]
-    assert plans[1] == [run for run in plans[0] if run["method"]["name"] == "solver"] != plans[0]
-
-
 MISTAKES = (Path(__file__).with_name("mistakes.txt")).read_text(encoding="utf-8").splitlines()[1:]
 
 

@@ -9,7 +9,9 @@ from tokenizers.processors import TemplateProcessing
 
 from dynarule import RuleAdapter, RuleBank, RuleStates, TokenMemory, attach, dynarule_config, generate
 
-SEARCH, WIDTH, LAYER, K = 7, 20, 2, 3
+from ..conftest import WIDTH, random_bank
+
+SEARCH, LAYER, K = 7, 2, 3
 
 
 @pytest.fixture
@@ -32,12 +34,10 @@ def ready(tiny_model, tiny_tokenizer, rules):
 def rules():
     """A bank of 12 rules of 2 to 6 words."""
     generator = torch.Generator().manual_seed(1)
-    keys, values = (torch.randn(12, WIDTH, generator=generator) for _ in range(2))
+    torch.randn(2, 12, WIDTH, generator=generator)
     lengths = torch.randint(2, 7, (12,), generator=generator).tolist()
     words = [torch.randint(10, 80, (n,), generator=generator).tolist() for n in lengths]
-    return RuleBank(
-        keys, values, [f"r{i}" for i in range(12)], [" ".join(f"w{w}" for w in row) for row in words]
-    )
+    return random_bank([" ".join(f"w{w}" for w in row) for row in words])
 
 
 def text_with_searches():

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from dynarule import RuleAdapter, RuleBank, TokenMemory, attach, dynarule_config
 
-SEARCH, WIDTH, LAYER = 7, 20, 2
+from ..conftest import WIDTH, random_bank
+
+SEARCH, LAYER = 7, 2
 TEXTS = st.lists(st.text("ab c1_(,A", max_size=12), min_size=1, max_size=5)
 
 
@@ -57,12 +59,6 @@ def test_how_texts_cover_each_other(premises, conclusions, text):
     torch.testing.assert_close(words.links(torch.tensor(rows)), torch.tensor(expected))
 
 
-def bank_of(rules, **changes):
-    generator = torch.Generator().manual_seed(1)
-    keys, values = (torch.randn(len(rules), WIDTH, generator=generator) for _ in range(2))
-    return RuleBank(keys, values, [f"r{i}" for i in range(len(rules))], rules, **changes)
-
-
 @pytest.fixture
 def rules():
     """Rules of the tokenizer's words, some of one premise."""
@@ -84,7 +80,7 @@ def ready(tiny_model, **changes):
 @torch.no_grad()
 def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model, tiny_tokenizer, in_pieces):
     """In a padded batch whose rows search at other times, whole and token by token."""
-    tokenizer, bank = tiny_tokenizer(), bank_of(rules)
+    tokenizer, bank = tiny_tokenizer(), random_bank(rules)
     everything = different(*parts(rules))
     rows = [["w10 w12 w31", "w14 w15 w10", "w22 w20"], ["w11 w13 w17 w40 w16", "w13", "w23 w19 w18 w12"]]
     lines, asked = [], []
@@ -126,7 +122,7 @@ def test_words_are_those_of_the_rules_however_a_bank_keeps_them(rules):
     """Rules that share an embedding, each with its own, after others were removed, and from a file."""
     pairs = [(at // 2, -at % 6) for at in range(12)]
     texts = [f"{rules[p].split(', ')[0]}, {rules[c].split(', ')[1]}" for p, c in pairs]
-    other, search = bank_of(texts), SearchText("w10 w12 w14", "", "w11 w18")
+    other, search = random_bank(texts), SearchText("w10 w12 w14", "", "w11 w18")
     rows = {"key_rows_M": torch.tensor(pairs)[:, 0], "value_rows_M": torch.tensor(pairs)[:, 1]}
     shared = RuleBank(other.keys_MP[:6], other.values_MP[:6], other.ids, texts, **rows)
     premises, conclusions = (list(side) for side in parts(texts))
@@ -138,13 +134,13 @@ def test_words_are_those_of_the_rules_however_a_bank_keeps_them(rules):
     for bank in (shared, other):
         torch.testing.assert_close(words_of(bank).begun(search, bank), torch.tensor(expected))
         assert words_of(bank) is words_of(bank) is not words_of(bank, "english")
-    few = bank_of(texts[:5])
+    few = random_bank(texts[:5])
     fresh = words_of(few).begun(search, few)
     for bank in (shared, other):
         bank.remove(bank.ids[5:])
         torch.testing.assert_close(words_of(bank).begun(search, bank), fresh)
     shared.add(RuleBank(other.keys_MP[:1], other.values_MP[:1], ["again"], [texts[0][:-1] + " w30."]))
-    more = bank_of([*texts[:5], texts[0][:-1] + " w30."])
+    more = random_bank([*texts[:5], texts[0][:-1] + " w30."])
     torch.testing.assert_close(words_of(shared).begun(search, shared), words_of(more).begun(search, more))
 
 
@@ -163,7 +159,7 @@ def test_rules_are_found_by_their_words_if_they_are_allowed_and_as_soon_as_they_
     rules, tiny_model, tiny_tokenizer
 ):
     model, adapter = ready(tiny_model, word_weight=50.0, top_k=2)
-    tokenizer, bank, premise = tiny_tokenizer(), bank_of(rules), rules[0].split(",")[0][3:]
+    tokenizer, bank, premise = tiny_tokenizer(), random_bank(rules), rules[0].split(",")[0][3:]
     assert read(model, adapter, bank, tokenizer, premise).ids[0] == "r0"
     allowed = read(model, adapter, bank, tokenizer, premise, allowed_BM=torch.arange(12)[None] >= 6)
     assert all(int(rule[1:]) >= 6 for rule in allowed.ids)
@@ -178,7 +174,7 @@ def test_rules_are_found_by_their_words_if_they_are_allowed_and_as_soon_as_they_
 @torch.no_grad()
 def test_words_follow_what_is_asked_backward(tiny_model, tiny_tokenizer):
     """Of two rules that begin alike, the one whose conclusion begins what answers the question is found."""
-    bank = bank_of(
+    bank = random_bank(
         ["If w10 w11, w12 w13.", "If w10 w11, w14 w15.", "If w14 w15, w16 w17.", "If w12 w13, w18 w19."]
     )
     for goal, first, then in (("w16 w17", "r1", "r2"), ("w18 w19", "r0", "r3")):
@@ -196,4 +192,4 @@ def test_a_search_goes_by_stems_where_the_adapter_says_so(stemmer, first, tiny_m
     tokenizer = word_tokenizer([*rules, question])
     model, adapter = ready(tiny_model, word_weight=50.0, word_stemmer=stemmer, top_k=4)
     token = tokenizer.convert_tokens_to_ids("<search>")
-    assert read(model, adapter, bank_of(rules), tokenizer, question, search=token).ids[0] == first
+    assert read(model, adapter, random_bank(rules), tokenizer, question, search=token).ids[0] == first
