@@ -126,6 +126,18 @@ def test_a_ruled_table_of_a_pdf_stands_where_it_is(tmp_path):
     assert [text for _, text in rules_of(tmp_path, "fees.pdf", page)] == rules
 
 
+def test_cells_and_footnotes_of_a_pdf_stay_with_their_words(tmp_path):
+    call, note = b"BT /F1 7 Tf 223 704 Td (1) Tj ET", b"BT /F1 7 Tf 50 60 Td (1 In July a week ahead.) Tj ET"
+    page = pdf_of(
+        [["Boats are booked 3 days ahead.", "Boat|Fee", "Skiff|5", "Rowing boat|9"]], call + b" " + note
+    )
+    assert [text for _, text in rules_of(tmp_path, "boats.pdf", page)] == [
+        "Boats are booked 3 days ahead (In July a week ahead).",
+        "If boat is Skiff, fee is 5.",
+        "If boat is Rowing boat, fee is 9.",
+    ]
+
+
 def test_two_columns_of_a_pdf_are_read_one_after_the_other(tmp_path):
     left = [
         "1. A player may be loaned to a",
@@ -175,6 +187,12 @@ def test_sheets_have_merged_cells_titles_and_two_rows_of_names(tmp_path):
     ("name", "text", "encoding", "expected"),
     [
         ("rules.csv", 'rule,conclusion\n"If A, B pays.",B pays\n', "utf-8-sig", "If A, B pays."),
+        (
+            "limits.rst",
+            "=====  ======  ======\nCity   Lunch   Dinner\n=====  ======  ======\nRome   20 EUR  45 EUR\n",
+            "utf-8",
+            "If city is Rome, lunch is 20 EUR and dinner is 45 EUR.",
+        ),
         ("rules.tsv", "rule\tnote\nIf it rains, we stop.\tx\n", "utf-16", "If it rains, we stop."),
         (
             "fees.csv",

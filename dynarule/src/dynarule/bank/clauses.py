@@ -40,15 +40,9 @@ class Clauses(NamedTuple):
 _TRAILING = re.compile(
     rf"(?<![;.?])(?<!\bnot)(?<!\bas),?\s+(?:(?:but|and)\s+)?(?=(?:{PHRASES['trailing']})\s)", re.IGNORECASE
 )
-_VERBLESS = re.compile(
-    r"(?:if|when|unless|once (?=\w+e[dn]\b)|before|after|until|in|only|except|without|subject to|"
-    r"provid(?:ed|ing) (?:that|they|he|she|it|you|we))\b",
-    re.IGNORECASE,
-)
+_VERBLESS = re.compile(rf"(?:{PHRASES['verbless']})\b", re.IGNORECASE)
 """Conditions at the end of a sentence that need no verb."""
-_ASKS = re.compile(
-    r"\b(?:(?:decide|determine|know|see|show|say|ask|check|tell|state|explain|specif[yi]e?)s?|is|are|be|was|or|and)$"
-)
+_ASKS = re.compile(rf"\b(?:{PHRASES['asks']})$")
 """Before "when" and "where": a question within the sentence, or a term ("is after 3 p.m."), no condition."""
 _TERM = re.compile(r"\b(?:second|minute|hour|day|night|week|month|year)s?$", re.IGNORECASE)
 """Before "after" and "before": "30 days after the loss" is a date."""
@@ -68,16 +62,11 @@ _LOGIC = re.compile(r"\s*(?:=>|⇒)\s*")
 _LABEL = re.compile(
     r":\s+|(?<=[^\W\d])\s+[–—=-]\s+(?!\d[\d:.]*\s?[ap]\.?m\b)|(?<=\d)\s+[–—-]\s+(?=[^\W\d]|[\d.,]+\s*(?:[€$£%]|EUR|USD|euro))"
 )
-_NO_LABEL = re.compile(
-    r"(?:(?:please )?note|notes|important|examples?|warning|caution|tip|nb|attention|the)\b", re.IGNORECASE
-)
+_NO_LABEL = re.compile(rf"(?:{PHRASES['no_label']})\b", re.IGNORECASE)
 ABBREVIATED = re.compile(r"\b\w\.\w\.$|\betc\.$")
 """The end of a text that keeps its stop."""
 _SENTENCE = re.compile(r"[.!]\s+(?=[A-Z\"“(])")
-_NO_END = re.compile(
-    r"(?<!\.)\b(?:\w|e\.g|i\.e|mrs?|ms|dr|prof|st|nos?|nr|art|sect?|para|fig|incl|excl|approx|max|min|vs|ca|ext|inc|ltd|co)$",
-    re.IGNORECASE,
-)
+_NO_END = re.compile(rf"(?<!\.)\b(?:{PHRASES['no_end']})$", re.IGNORECASE)
 _NO_LIST = re.compile(r", (?=(?:the|an?|no|each|every|any) (?:(?!(?:and|or)\b)[^,])*$)")
 
 

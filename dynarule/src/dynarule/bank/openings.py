@@ -26,12 +26,8 @@ LEAD = re.compile(
     rf"(?!(?:{PHRASES['asides']}),)(?:{PHRASES['clauses']}|{PHRASES['openers']})\b(?!-)", re.IGNORECASE
 )
 ARROW = re.compile(r"\s*(?:--?>|→)\s*")
-_TAKES = frozenset().union(
-    *(
-        LISTS[name]
-        for name in "not_before_verb restricts modals pronouns relative before_order not_before_clause".split()
-    )
-)
+_TAKING = "not_before_verb restricts modals pronouns relative before_order not_before_clause"
+_TAKES = frozenset(word for name in _TAKING.split() for word in LISTS[name])
 """Words that a noun phrase or a verb follows, so no main clause begins behind them."""
 _ORDER_ENDS = re.compile(
     rf"\b(?:{PHRASES['clauses']}|before|after|who|that|which|and|or|so)\b", re.IGNORECASE
@@ -53,10 +49,8 @@ def leading(text: str) -> tuple[str, str] | None:
     if then and (clausal or text[:5].lower() == "given") and has_verb(text[then.end() :]):
         return text[: then.start()], text[then.end() :]
     colon = text.find(": ", 0, commas[0]) if commas else -1
-    if colon > 0 and (
-        parts := _uncomma(text, text[:colon], clausal)
-    ):  # the commas are those of a list behind it
-        return parts
+    if colon > 0 and (parts := _uncomma(text, text[:colon], clausal)):
+        return parts  # the commas are those of a list behind it
     segments = [text[start + 1 : end].strip() for start, end in pairwise([*commas, len(text)])]
     complete = not clausal or (commas and has_verb(text[: commas[0]].partition(" ")[2]))
     for comma, segment in zip(commas, segments, strict=True):

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..bank.lexicon import has_verb
+from ..bank.lexicon import PHRASES, has_verb
 
 Line = tuple[int, str]
 """The number of a line, or of a page, and its text."""
@@ -59,7 +59,8 @@ class Block:
 
 
 BULLET = re.compile(
-    r"(\s*)([-*+:•·–—‣]|[\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]\ufe0f?|\d\ufe0f?\u20e3|\(cid:\d+\)|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-zA-Z]\)|\(?[ivx]{1,4}\)|[a-z]\.|[一二三四五六七八九十]{1,3}、)"
+    r"(\s*)([-*+:•·–—‣]|[\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]\ufe0f?|\d\ufe0f?\u20e3|"
+    r"\(cid:\d+\)|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-zA-Z]\)|\(?[ivx]{1,4}\)|[a-z]\.|[一二三四五六七八九十]{1,3}、)"
     r"(?:\s+|(?<=、))(?=\S)(.*)"
 )
 _PARTED = re.compile(
@@ -90,11 +91,7 @@ _INLINE = (
     (re.compile(r"\\([\\`*_{}\[\]()#+.!|-])"), r"\1"),
 )
 """Marks within a line, each of bounded length: a line of thousands of open ones would take minutes."""
-OPEN = re.compile(
-    r"(?:[,;(–-]|\b(?:and|or|the|a|an|of|to|in|on|for|with|by|if|when|that|is|are|must|may|not|"
-    r"above|below|over|under|than|within|exceeds?|at least|at most))$",
-    re.IGNORECASE,
-)
+OPEN = re.compile(rf"(?:[,;(–-]|\b(?:{PHRASES['open_ends']}))$", re.IGNORECASE)
 """The end of a line in the middle of a sentence."""
 
 
@@ -144,9 +141,8 @@ def _style(mark: str, above: str) -> str:
 
 def _leads(text: str, numbered: bool) -> bool:
     """Whether an item leads in to those below it: numbers of another kind, or bullets behind a colon."""
-    return not is_whole(text) and (
-        text.endswith((":", "—", "–")) or (numbered and not text.endswith((",", ";")))
-    )
+    goes_on = text.endswith((",", ";")) or is_whole(text)
+    return text.endswith((":", "—", "–")) or (numbered and not goes_on)
 
 
 def nested(blocks: list[Block]) -> list[Block]:

@@ -68,9 +68,8 @@ class Document:
             elif block.kind == "lost":
                 self._leave(block.line_at(0), block.text, block.mark)
             elif (premise := _IF.match(block.text)) and (then := _THEN.match(after.text)):
-                self._add(
-                    f"If {premise[1]}, {then[1].rstrip('.')}.", block.line_at(0), f"If {premise[1]}", then[1]
-                )
+                text = f"If {premise[1]}, {then[1].rstrip('.')}."
+                self._add(text, block.line_at(0), f"If {premise[1]}", then[1])
                 end += 1
             elif end == at + 1:
                 if block.text.endswith(":"):  # "Opening hours:", a line for each day
@@ -188,9 +187,8 @@ def _is_heading(block: Block, after: Block) -> bool:
 
 def _is_fragment(block: Block) -> bool:
     """Whether a text is no sentence, and leads in to nothing."""
-    return block.kind == "text" and not (
-        is_whole(block.text) or block.text.endswith(":") or has_verb(block.text)
-    )
+    ends = is_whole(block.text) or block.text.endswith(":")
+    return block.kind == "text" and not ends and not has_verb(block.text)
 
 
 def _is_below(lead: Block, pair: tuple[Block, Block]) -> bool:

@@ -19,13 +19,8 @@ _ANNOUNCES = re.compile(rf"(?:{PHRASES['announces']})", re.IGNORECASE)
 _NEXT = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _CONDITION = re.compile(r"(?:if|when|whenever|unless|where|provided|in case)\b", re.IGNORECASE)
 RUNS_ON = re.compile(rf"\b(?:{'|'.join(LISTS['runs_on'])})$", re.IGNORECASE)
-_GOES_ON = re.compile(
-    r"(?:to|by|with|without|if|when|unless|for|in|on|at|during|after|before|up to|only|within|from|until|where|who|"
-    r"that|not|as)\b"
-)
-_OPENER = re.compile(
-    r"\b(?:if|when|whenever|unless|where|provided|in case|that|who|which|whose|wenn|falls)\b", re.IGNORECASE
-)
+_GOES_ON = re.compile(rf"(?:{PHRASES['goes_on']})\b")
+_OPENER = re.compile(rf"\b(?:{PHRASES['in_condition']})\b", re.IGNORECASE)
 _NEGATIVE = re.compile(r"\b(?:no|not|never|cannot|nicht|kein)\b", re.IGNORECASE)
 _SAYS = re.compile(r":\s|\s[–—=-]\s|->|^(?:no|not|never)\b", re.IGNORECASE)
 _NO_TITLE = re.compile(r"\b(?:contents|links|references|index|authors)\b", re.IGNORECASE)

@@ -6,7 +6,9 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
+from ..bank.lexicon import has_verb
 from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_title, is_whole, nested, plain
+from .sentences import REFERS_BACK
 
 _HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _UNDERLINE = re.compile(r"\s{0,3}(=+|-{3,}|~{3,})\s*$")
@@ -19,6 +21,9 @@ _PREFIX = re.compile(
 """Marks of quotes, and of notes and tips in Markdown and reStructuredText."""
 _DIRECTIVE = re.compile(r"(\s*)\.\. (?:code|code-block|sourcecode|toctree|contents|image|figure|index|raw)::")
 """What reStructuredText says of no rule, with the lines within it."""
+_COLUMNS = re.compile(r"\s*=+(?: +=+)+$")
+"""The rules of a table in reStructuredText."""
+_CONTENTS = re.compile(r"\W*(?:table of )?contents\W*$", re.IGNORECASE)
 _GRID = re.compile(r"\s*\+[-=+]{3,}\+$")
 _ARROW = re.compile(r"\s*(?:->|→|=>)\s*(?=\S)")
 """What follows from the items above."""
@@ -40,16 +45,14 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
 
     Left out: code, front matter, rulers, tables of contents, page numbers.
     """
-    kept = _noted(
-        [
-            (n, _GRID.sub("|-|", _PREFIX.sub("", text.expandtabs(4)).rstrip()))
-            for n, text in _without_code(lines)
-        ]
-    )
-    pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(kept) if a and b and not _starts(b)]
+    tabbed = ((n, re.sub(r"(?<=\S)\t+", "   ", text).expandtabs(4)) for n, text in _without_code(lines))
+    bare = [(n, _GRID.sub("|-|", _PREFIX.sub("", text)).rstrip()) for n, text in tabbed]
+    kept = _aligned(_noted(bare))
+    bare = [(n, text) for n, text in bare if not _NOTE.match(text)]
+    pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(bare) if a and b and not _starts(b)]
     torn = sorted(len(a) for a, b in pairs if b.lstrip()[0].islower())
     wrapped = len(torn) > _WRAPPED * len(pairs) and torn[len(torn) // 2] > max(25, 0.7 * torn[-1])
-    width = min(100, max((len(text) for _, text in kept if not _CELLS.match(text)), default=0))
+    width = min(100, max((len(text) for _, text in bare if not _CELLS.match(text)), default=0))
     blocks: list[Block] = []
     above = ""  # the line above as far as it belongs to the last block
     for number, text in kept:
@@ -87,9 +90,8 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
             above = text
     for at, block in enumerate(blocks):
         block.text = _ASKED.sub(r"\1 ", block.text)
-        alone = block.kind == "item" and not any(
-            other.kind == "item" for other in [*blocks[max(0, at - 1) : at], *blocks[at + 1 : at + 2]]
-        )
+        beside = blocks[max(0, at - 1) : at] + blocks[at + 1 : at + 2]
+        alone = block.kind == "item" and all(other.kind != "item" for other in beside)
         loud = block.mark.strip(".").isdigit() and block.text.isupper()  # "5. HOW TO CLAIM"
         if (block.kind == "text" or alone or loud) and is_title(block.text):
             block.kind, block.depth = "heading", 3
@@ -148,16 +150,37 @@ def _noted(lines: Sequence[Line]) -> list[Line]:
     notes = {note[1]: note[2] for _, text in lines if (note := _NOTE.match(text))}
 
     def called(match: re.Match[str]) -> str:
-        note = notes.get(match[1], "")
-        return f" {note}" if match.string[: match.start()].endswith((".", "!")) else f" ({note.rstrip('.')})"
+        stop, note = match[1], notes.get(match[2], "")
+        whole = stop and (has_verb(note) or REFERS_BACK.match(note))
+        return f"{stop} {note}" if whole else f" ({note.rstrip('.')}){stop}"
 
-    kept = [(n, re.sub(r"\[\^(\w+)\]", called, text)) for n, text in lines if not _NOTE.match(text)]
+    kept = [(n, re.sub(r"([.!]?)\s*\[\^(\w+)\]", called, text)) for n, text in lines if not _NOTE.match(text)]
     table = False
     for at, (number, text) in enumerate(kept):
         below = kept[at + 1][1] if at + 1 < len(kept) else ""
         table = "|" in text and (table or ("|" in below and bool(_SEPARATOR.match(below))))
         if table and not _CELLS.match(text):
             kept[at] = number, f"|{text}|"
+    return kept
+
+
+def _aligned(lines: Sequence[Line]) -> list[Line]:
+    """Put bars around the cells of lines that blanks set in columns; those of two columns are items of a list."""
+    ruled = any(_COLUMNS.match(text) for _, text in lines)
+    gap = re.compile(r"\s{2,}" if ruled else r"\s{3,}|\s\s(?=[\d€$£])")
+    lines = [(number, text) for number, text in lines if not _COLUMNS.match(text)]
+    cells = [[] if "__" in text or _starts(text) else gap.split(text.strip()) for _, text in lines]
+    kept, contents = [], False
+    for size, group in itertools.groupby(zip(lines, cells, strict=True), key=lambda pair: len(pair[1])):
+        rows = list(group)
+        two = size == 2 and all(len(name) < 50 and len(value) < 45 for _, (name, value) in rows)
+        first, *numbers = [bool(re.search(r"\d", row[1])) for _, row in rows] if two else [True]
+        named = not first and all(numbers)
+        for (number, text), row in rows:
+            if len(rows) > 1 and (size > 2 or two) and not contents:
+                text = f"|{'|'.join(row)}|" if size > 2 or named else f"- {row[0].rstrip(':')}: {row[1]}"
+            kept.append((number, text))
+        contents = bool(_CONTENTS.match(text)) if text else contents
     return kept
 
 

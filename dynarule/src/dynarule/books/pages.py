@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._lazy import need
-from ..bank.lexicon import has_verb
+from ..bank.lexicon import PHRASES, has_verb
 from .blocks import BULLET, Block, Row, is_title, is_whole, nested, plain
 from .markdown import blocks_of
 from .sheets import tables_of
@@ -17,10 +17,7 @@ _BLOCK_TAGS = {
 }
 _LEFT_OUT = "script style nav pre code head template noscript form footer".split()
 _TITLES = "h1 h2 h3 h4 h5 h6 summary".split()
-_ASIDE = re.compile(
-    r"\b(?:cookie|consent|breadcrumb|toc\b|table-of-contents|nav(?:bar|igation)?\b|menu|sidebar|footer|share|social|newsletter|skip)",
-    re.IGNORECASE,
-)
+_ASIDE = re.compile(rf"\b(?:{PHRASES['aside']})", re.IGNORECASE)
 """Names of what stands around a page's text."""
 _WITHIN = re.compile("^#")
 _STYLES = "p[style-name='Title'] => h1\n" + "\n".join(
@@ -55,13 +52,9 @@ def read_html(body: bytes | str) -> list[Block]:
     for tag in soup(["br", "sup"]):  # the number of a footnote is no part of a sentence
         words = tag.get_text(strip=True)
         tag.replace_with("\n\n" if tag.name == "br" else "" if words.strip("[]").isdigit() else words)
-    links = [
-        tag
-        for tag in soup(["li", "p"])
-        if (inner := tag("a", href=_WITHIN)) and _letters(tag) == _letters(*inner)
-    ]
-    for tag in links:  # a table of contents
-        tag.decompose()
+    for tag in soup(["li", "p"]):
+        if (links := tag("a", href=_WITHIN)) and _letters(tag) == _letters(*links):
+            tag.decompose()  # of a table of contents
     soup.smooth()
     blocks: list[Block] = []
     for tag in soup.find_all([*_TITLES, *"p li table dt dd div blockquote button".split()]):
@@ -84,9 +77,7 @@ def read_html(body: bytes | str) -> list[Block]:
         if sum(bool(re.match(r"[-•*–] ", part)) for part in lines) > 1:  # a list that is written by hand
             blocks += blocks_of([(line, part) for part in lines])
             continue
-        label = (
-            len(lines) > 1 and is_title(lines[0]) and has_verb(lines[1])
-        )  # "Renewals", a break, what holds
+        label = len(lines) > 1 and is_title(lines[0]) and has_verb(lines[1])  # "Renewals", and what holds
         text = " ".join(text.replace("\n\n", ": ", label).split())
         bold = tag.find(["b", "strong"])
         item = tag if tag.name == "li" else tag.find_parent("li")

@@ -38,52 +38,75 @@ def read_pdf(path: Path) -> list[Block]:
                 words.insert(at, place | {"top": top, "bottom": (top + bottom) / 2})
                 rows = [(number, [" ".join((cell or "").split()) for cell in row]) for row in table.extract()]
                 tables.append(tables_of(rows))
+            for call in [w for w in words if w["text"].isdigit() and w["size"] < 0.85 * usual]:
+                middle = (call["top"] + call["bottom"]) / 2
+                beside = (w for w in words if 0 < call["x1"] - w["x1"] < usual and w["size"] > call["size"])
+                if called := next((w for w in beside if w["top"] < middle < w["bottom"]), None):
+                    called["note"] = f"[^{number}x{call['text']}]"
+                    words.remove(call)
             lines: list[list[Any]] = []
             for word in words:
                 if not lines or abs(lines[-1][0]["bottom"] - word["bottom"]) > 0.3 * usual:
                     lines.append([])
                 lines[-1].append(word)
             small = [line for line in lines if all(word["size"] < 0.85 * usual for word in line)]
-            notes += [(number, re.sub(r"^\d+ ", "", _line(words))) for words in small]
-            lines = [  # without the numbers of footnotes
-                [word for word in line if word["size"] >= 0.85 * usual or not word["text"].isdigit()]
-                for line in lines
-                if line not in small
-            ]
-            pages.append((number, page.width, lines))
+            notes += [(number, line) for line in small]
+            pages.append((number, page.width, [line for line in lines if line not in small]))
     if not tables and not any(lines for *_, lines in pages):
         raise ValueError("its pages hold no text; if they are pictures of text, run an OCR first")
-    gap = _gutter([(width, line) for *_, width, lines in pages for line in lines])
+    once = Counter(re.sub(r"\d+", "#", _line(line)) for _, line in notes)
+    ends = _footnotes([(n, line) for n, line in notes if once[re.sub(r"\d+", "#", _line(line))] == 1])
+    known = {note.partition(":")[0] for _, note in ends}
+    for word in (word for *_, lines in pages for line in lines for word in line):
+        word["text"] += word["note"] if word.get("note") in known else ""
+    gap = _gutter([(width, line) for _, width, lines in pages for line in lines])
     texts = [(number, list(_in_columns(lines, usual, gap))) for number, _, lines in pages]
     for edge in (0, -1, 0, -1):  # up to two lines above and below
-        known = Counter(re.sub(r"\d+", "#", page[edge]) for _, page in texts if page)
+        titles = Counter(re.sub(r"\d+", "#", page[edge]) for _, page in texts if page)
         for _, page in texts:
-            if page and len(texts) > 2 and known[re.sub(r"\d+", "#", page[edge])] > len(texts) / 2:
+            if page and len(texts) > 2 and titles[re.sub(r"\d+", "#", page[edge])] > len(texts) / 2:
                 del page[edge]
-    once = Counter(re.sub(r"\d+", "#", line) for _, line in notes)
-    ends = [(number, line) for number, line in notes if once[re.sub(r"\d+", "#", line)] == 1]
     blocks = blocks_of([(number, line) for number, page in texts for line in page] + [(0, ""), *ends])
-    return [
-        part
-        for block in blocks
-        for part in (tables[int(block.text[1:])] if block.text[:1] == "\0" else [block])
-    ]
+    parts = (tables[int(block.text[1:])] if block.text[:1] == "\0" else [block] for block in blocks)
+    return [block for some in parts for block in some]
 
 
 def _line(words: Sequence[Any]) -> str:
-    return " ".join(word["text"] for word in words)
+    """Return the words of a line, with three blanks where there is a wide gap."""
+    wide = [False, *(b["x0"] - a["x1"] > 1.5 * a["size"] for a, b in pairwise(words))]
+    return "".join(" " * (1 + 2 * gap) + word["text"] for gap, word in zip(wide, words, strict=True)).strip()
+
+
+def _footnotes(lines: Sequence[tuple[int, list[Any]]]) -> list[tuple[int, str]]:
+    """Return lines in small print, those that begin with a number as footnotes of their page."""
+    notes: list[tuple[int, str]] = []
+    last: Any = None
+    for page, words in lines:
+        number, _, rest = _line(words).partition(" ")
+        if number.isdigit() and rest:
+            notes.append((page, f"[^{page}x{number}]: {rest.strip()}"))
+        elif last and notes[-1][0] == page and 0 < words[0]["top"] - last["bottom"] < last["size"]:
+            notes[-1] = (page, f"{notes[-1][1]} {_line(words)}")
+        else:
+            notes.append((page, _line(words)))
+        last = words[0]
+    return notes
 
 
 def _gutter(lines: Sequence[tuple[float, list[Any]]]) -> float:
-    """Return where the gap between two columns of text is, or 0."""
-    gaps: Counter[int] = Counter()
-    for width, words in lines:
-        for left, right in pairwise(words):
-            sides = left["x1"] - words[0]["x0"], words[-1]["x1"] - right["x0"]
-            if right["x0"] - left["x1"] > 9 and min(sides) > 0.15 * width:
-                gaps.update(range(int(left["x1"]) + 4, int(right["x0"]) - 4))
-    gap, count = max(gaps.items(), key=lambda pair: pair[1], default=(0, 0))
-    return gap if count > max(4, 0.25 * len(lines)) else 0
+    """Return where the gap between two columns of prose is, or 0: what few words cross, with whole lines beside it."""
+    width = max((width for width, _ in lines), default=0)
+    crossed = Counter(
+        x for _, line in lines for word in line for x in range(int(word["x0"]) - 3, int(word["x1"]) + 4)
+    )
+    middle = range(int(0.35 * width), int(0.65 * width))
+    gap = min(middle, key=lambda x: (crossed[x], abs(x - width / 2)), default=0)
+    left = [sum(word["x1"] < gap for word in line) for _, line in lines]
+    right = [len(line) - count for (_, line), count in zip(lines, left, strict=True)]
+    rows = min(
+        sum(count > 3 for count in side) for side in (left, right)
+    )  # cells of a table have fewer words
+    return gap if rows > max(4, 0.25 * len(lines), 10 * crossed[gap]) else 0
 
 
 def _in_columns(lines: Sequence[list[Any]], usual: float, gap: float) -> Iterator[str]:

@@ -20,10 +20,9 @@ FOLLOWS = 0.7
 """Share of a premise's words, by their weight, that a conclusion must have for the rule to come next."""
 LONGEST_CHAIN = 3
 _STEMMER = Stemmer("english")
-_SMALL = frozenset(
-    "a an the is are be it its they he she and or of to for in on at by with that this if when".split()
-)
-
+_SMALL = {
+    *"a an the is are be it its they he she and or of to for in on at by with that this if when".split()
+}
 _OPENS = re.compile(
     r"(?:^|(?<=, ))(?:(?:only )?if|when(?:ever)?|where|once|as soon as|in case|provid(?:ed|ing)(?: that)?)\s+",
     re.IGNORECASE,

@@ -58,9 +58,8 @@ def read_xlsx(path: Path) -> list[Block]:
             for area in re.findall(rb'<mergeCell ref="([A-Z0-9:]+)"', archive.read(name)):
                 left, top, right, bottom = openpyxl.utils.range_boundaries(area.decode())
                 _check_area((right - left + 1) * (bottom - top + 1))
-        unsaid = any(
-            _FORMULA.search(archive.read(n)) for n in archive.namelist() if n.startswith("xl/worksheets/")
-        )
+        sheets = (archive.read(n) for n in archive.namelist() if n.startswith("xl/worksheets/"))
+        unsaid = any(map(_FORMULA.search, sheets))
     book = openpyxl.load_workbook(path, data_only=True)
     formulas = openpyxl.load_workbook(path) if unsaid else None
     blocks: list[Block] = []
@@ -103,9 +102,8 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
             if table is None or alone or blank:
                 names = table is None or _is_names(cells, table.rows, bool(blank and alone))
                 if table is None or alone or names:
-                    table = Block(
-                        "table", named, [(0, line)], rows=[] if names or table is None else table.rows[:1]
-                    )
+                    above = [] if names or table is None else table.rows[:1]
+                    table = Block("table", named, [(0, line)], rows=above)
                     blocks.append(table)
             table.rows.append((line, cells))
             alone, blank = [], False
@@ -155,10 +153,9 @@ def read_json(path: Path) -> list[Block]:
 def _parts(value: Any, lines: Sequence[int] = (), depth: int = 1) -> list[Block]:
     """Return the blocks of a JSON value: texts, records, and lists of them below their titles."""
     if isinstance(value, dict):
-        title = next(
-            (value[k] for k in ("title", "name", "section", "topic") if isinstance(value.get(k), str)), ""
-        )
-        blocks = [Block("heading", title, [(0, 1)], depth)] if title else []
+        named = (value.get(name) for name in ("title", "name", "section", "topic"))
+        titles = [name for name in named if name and isinstance(name, str)]
+        blocks = [Block("heading", title, [(0, 1)], depth) for title in titles[:1]]
         nested = [v for v in value.values() if isinstance(v, list | dict)]
         return blocks + [block for v in nested for block in _parts(v, (), depth + 1)]
     if not isinstance(value, list):

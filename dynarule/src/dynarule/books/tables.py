@@ -193,17 +193,10 @@ def _matrix(header: Sequence[str], body: Sequence[Row], title: str) -> Iterator[
     for line, cells in body:
         for name, cell in zip(header[1:], cells[1:], strict=False):
             if cell and cell not in _BLANK:
-                where = " and ".join(
-                    f"{kind.strip()} {value}".strip()
-                    for kind, value in ((row_name, cells[0]), (column_name, name))
-                )
+                pairs = (row_name, cells[0]), (column_name, name)
+                where = " and ".join(f"{kind.strip()} {value}".strip() for kind, value in pairs)
                 value = f"{title}{'' if title.endswith('?') else ':'} {cell}" if title else cell
-                yield TableRule(
-                    line,
-                    f"For {where}, {value}." if title else f"For {where}: {cell}.",
-                    f"For {where}",
-                    value,
-                )
+                yield TableRule(line, f"For {where}{',' if title else ':'} {value}.", f"For {where}", value)
 
 
 def _decisions(
