@@ -46,6 +46,9 @@ _ASKS = re.compile(rf"\b(?:{PHRASES['asks']})$")
 """Before "when" and "where": a question within the sentence, or a term ("is after 3 p.m."), no condition."""
 _TERM = re.compile(r"\b(?:second|minute|hour|day|night|week|month|year)s?$", re.IGNORECASE)
 """Before "after" and "before": "30 days after the loss" is a date."""
+_TWO_CASES = re.compile(r"\b(?:save|except) that\b|\b(?:(?:after|before) that|thereafter)$", re.IGNORECASE)
+_ANOTHER = re.compile(r"\b(?:and|or) (\w+) (?:\w+ ){0,3}(?:when|if|before|after|unless|until)\b")
+"""Rules of two cases: the condition of one is not that of the other."""
 _NEGATIVE = re.compile(r"\b(?:no|not|nobody|none|never|cannot|nothing)\b|n't\b", re.IGNORECASE)
 _FORMS = [
     re.compile(pattern, re.DOTALL | re.IGNORECASE)
@@ -54,7 +57,7 @@ _FORMS = [
         r"(?P<conclusion>[a-z]\w*\(.*?\))\s*<-\s*(?P<premise>.+)",
         r"(?P<premise>[^.!?]+\?)\s+(?P<conclusion>.+)",
         r"(?P<premise>no\b.+), (?P<conclusion>no [^,]+)",
-        r"(?P<premise>only (?:if|when|after|once)\b[^,]+?)\s+"
+        r"(?P<premise>(?:only (?:if|when|after|once)|not until)\b[^,]+?)\s+"
         r"(?P<conclusion>(?:may|can|is|are|do|does|will|shall|must)\s+(?:the|an?|you|he|she|it|they|we|any)\b.+)",
     )
 ]
@@ -128,13 +131,8 @@ def _logic(text: str) -> tuple[str, str] | None:
     if len(parts) == 2:
         return parts[0], parts[1]
     parts = ARROW.split(text)
-    condition = (
-        re.search(r"[(<>=≤≥]", parts[0])
-        or CLAUSAL.match(text)
-        or has_verb(parts[0])
-        or parts[-1][:1].islower()
-    )
-    if len(parts) != 2 or not condition or leading(text):
+    clause = CLAUSAL.match(text) or has_verb(parts[0]) or parts[-1][:1].islower()
+    if len(parts) != 2 or not (clause or re.search(r"[(<>=≤≥]", parts[0])) or leading(text):
         return None
     menu = re.search(r"\b[A-Z]\w+$", parts[0]) and re.match(r"[A-Z]\w+\b", parts[1])
     return None if menu and "(" not in parts[0] else (parts[0], parts[1])
@@ -152,6 +150,8 @@ def _behind(text: str) -> tuple[str, str] | None:
 
 def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str] | None:
     """Return a condition at the end of a text, and what stands before it: a clause, where that is known."""
+    if _TWO_CASES.search(text):
+        return None
     for match in islice(_TRAILING.finditer(blanked(text), start), 8):
         premise, conclusion = text[match.end() :], text[: match.start()]
         if match[0].startswith(",") and "," in premise:
@@ -162,6 +162,9 @@ def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str
             continue  # the last of several in brackets; a definition
         if match[0][0] == "," and re.match("when|where|while|once|before|after|until", premise):
             continue  # "..., when no notice is needed"
+        other, more = _ANOTHER.search(premise), conclusion.rpartition(", and ")[2]
+        if (other and VERBS.get(other[1])) or (more != conclusion and not has_verb(more)):
+            return None  # "... sign in when they arrive and sign out when they leave", "..., and 20 euros if ..."
         if _ASKS.search(conclusion) or (_TERM.search(conclusion) and re.match("after|before", premise)):
             continue
         if premise.startswith("without") and not _NEGATIVE.search(conclusion):
@@ -175,7 +178,7 @@ def _subject(text: str) -> tuple[str, str] | None:
     """``Anyone who is late ...``, ``Children under 6 ...``: a subject that something restricts, and what it does."""
     words = words_of(text)
     starts = words[0][1] if words else "no"
-    if starts in ("no", "nobody", "none", "nothing"):
+    if starts in ("no", "nobody", "none", "nothing", "not", "neither"):
         return None
     restricted = starts in LISTS["openers"]
     head = starts if starts in LISTS["anyone"] else ""
@@ -213,6 +216,8 @@ def _subject(text: str) -> tuple[str, str] | None:
     if len(found) != 1 or not found[0]:
         return None
     at = words[found[0]][0]
+    if words[found[0]][1] not in MODALS and re.search(r"\bsuch as\b[^,]*$", text[:at]):
+        return None  # "such as health records"
     return text[:at], text[at:]
 
 

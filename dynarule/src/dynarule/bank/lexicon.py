@@ -17,6 +17,8 @@ MODALS, ARTICLES, OWNERS, RELATIVE, RESTRICTS, AMOUNTS = (
 NOT_BEFORE_VERB = LISTS["not_before_verb"] | ARTICLES | OWNERS
 _HIDDEN = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\"[^\"]*\"|“[^”]*”")
 _MONTH = re.compile(r"(?<=\w )(?:May|March)\b")
+_LETTER = re.compile(r"(?<=[a-z] )A\b")
+"""No article: "in zone A"."""
 _DOES = re.compile(
     r"\b(?:an?|the|each|every|he|she|it|who)\s(?:[\w-]+\s){0,2}[\w-]+(?<!s)\s"
     r"(?!times|always|besides|towards)[\w-]{3,}(?<![su])s\s(?:an?|the|his|her|its|their|your|our|it|them|him)\s",
@@ -43,7 +45,7 @@ def blanked(text: str) -> str:
 
 def words_of(text: str) -> list[tuple[int, str]]:
     """Return the words outside brackets and quotes, with their places; months are none."""
-    text = _MONTH.sub(lambda match: "\0" * len(match[0]), blanked(text))
+    text = _MONTH.sub(lambda match: "\0" * len(match[0]), _LETTER.sub("B", blanked(text)))
     return [(match.start(), match[0].lower()) for match in re.finditer(r"[ap]\.m\.|[\w'’-]+", text)]
 
 

@@ -46,7 +46,11 @@ def leading(text: str) -> tuple[str, str] | None:
         return None
     commas = _commas(text)
     clausal, then = bool(CLAUSAL.match(text)), re.search(r",?\s+then,?\s+", text, re.IGNORECASE)
-    if then and (clausal or text[:5].lower() == "given") and has_verb(text[then.end() :]):
+    if (
+        then
+        and (clausal or text[:5].lower() == "given")
+        and (then[0].isupper() or has_verb(text[then.end() :]))
+    ):
         return text[: then.start()], text[then.end() :]
     colon = text.find(": ", 0, commas[0]) if commas else -1
     if colon > 0 and (parts := _uncomma(text, text[:colon], clausal)):
@@ -98,19 +102,12 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
         whole = not clausal or has_verb(said) or re.match(r"\w+ing\b|in\b|on\b|not\b|possible\b", said)
         if not whole or before in _TAKES or LEAD.fullmatch(before) or _STILL_PREMISE.fullmatch(before):
             continue
-        noun = before not in VERBS or (
-            earlier != "to" and (earlier in NOT_BEFORE_VERB or LEAD.fullmatch(earlier))
-        )
+        governed = earlier in NOT_BEFORE_VERB or LEAD.fullmatch(earlier)
+        noun = before not in VERBS or (earlier != "to" and governed)
         named = word in ARTICLES | LISTS["pronouns"] | OWNERS and noun and has_verb(first[at:])
         if named or (not clausal and _bare_subject(first[:at].split(), earlier, before, word, after)):
             subjects.append(at)
-        elif (
-            not clausal
-            and word != "no"
-            and is_plural(before)
-            and earlier[-2:] != "ed"
-            and not (earlier in NOT_BEFORE_VERB or LEAD.fullmatch(earlier))
-        ):
+        elif not clausal and word != "no" and is_plural(before) and earlier[-2:] != "ed" and not governed:
             continue  # "In the desert players lose", "On school days bring lunch": a subject, or an order
         elif word in LISTS["before_order"] or (word == "no" and not clausal):
             orders.append(at)

@@ -73,10 +73,8 @@ def no_rule(sentence: str, first: bool, alone: bool) -> str:
     if sentence.endswith(":"):
         return "leads in to nothing"
     spaced = re.search("[A-Za-z]{2}", sentence)  # Chinese and Thai have no blanks between words
-    says = (
-        re.search(r"\d|: |^(?:no|not|never)\b", sentence, re.IGNORECASE)
-        and unnumbered(f"{sentence} X") != "X"
-    )
+    says = re.search(r"\d|: |^(?:no|not|never)\b", sentence, re.IGNORECASE)
+    says = says if unnumbered(f"{sentence} X") != "X" else None
     if spaced and not says and len(words) < 3 - (alone and is_whole(sentence)) and not has_verb(sentence):
         return "no sentence"
     return ""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..bank.lexicon import LISTS
+from ..bank.lexicon import LISTS, PHRASES
 from .blocks import Row, is_whole
 
 TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLANK, _NOTES = (
@@ -14,9 +14,7 @@ TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLA
     for name in "rule_columns if_columns case_columns then_columns outcome_columns any else blank note_columns".split()
 )
 OUTCOME_NAMES = THEN_NAMES | _OUTCOMES
-_COUNTER = re.compile(
-    r"(?:(?:(?:rule|policy|item|entry|row|line|case) ?)?(?:no|nr|id|number)|row|[ufac]|enabled|updated|created)?"
-)
+_COUNTER = re.compile(PHRASES["counter_columns"])
 _ENDS = {"from": "to", "min": "max", "von": "bis", "since": "until", "over": "under", "above": "below"}
 """Words in the names of two columns that are the ends of a range."""
 _SIGNS = {
