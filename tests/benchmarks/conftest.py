@@ -1,8 +1,5 @@
 """A tiny world, generated once, and a folder of caches of the test's own."""
 
-import runpy
-from pathlib import Path
-
 import pytest
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
@@ -11,6 +8,8 @@ from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.data import DataSource
 from rwbench.run.runner import run_spec
+
+from .fake_endpoint import FakeEndpoint
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,7 +48,9 @@ def finished(workspace, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def save_model():
-    return runpy.run_path(str(Path(__file__).parent / "tiny_lm.py"))["save_model"]
+    from .tiny_lm import save_model
+
+    return save_model
 
 
 @pytest.fixture(scope="session")
@@ -72,10 +73,9 @@ def serve(monkeypatch):
     for name in ("INITIAL_RETRY_DELAY", "MAX_RETRY_DELAY"):
         monkeypatch.setattr(_base_client, name, 0.001)
     made = []
-    kind = runpy.run_path(str(Path(__file__).parent / "fake_endpoint.py"))["FakeEndpoint"]
 
     def start(play):
-        made.append(kind(play))
+        made.append(FakeEndpoint(play))
         return made[-1]
 
     yield start

@@ -1,4 +1,4 @@
-"""A chat server on this machine that speaks the OpenAI protocol as well or badly as a test says; loaded with runpy."""
+"""A chat server on this machine that speaks the OpenAI protocol as well or badly as a test says."""
 
 from __future__ import annotations
 

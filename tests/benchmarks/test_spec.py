@@ -1,6 +1,7 @@
 import dataclasses
 import hashlib
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from rwbench.retrievers.dense import Dense
 from rwbench.retrievers.fuse import RRF
 from rwbench.score.results import find_results
 from rwbench.spec import RunSpec, in_words, spec_differences
+
+CASES = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -54,20 +57,7 @@ def test_spec_survives_json_and_rebuilds_its_method():
         spec.pool_size = 1
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"representation": "nll"}, ["representation", "'nll'", "did you mean 'nl'"]),
-        ({"split": "tets", "data": "1.1.0"}, ["split", "'tets'", "'test'"]),
-        ({"subtasks": ("single_rul",)}, ["sub-task", "'single_rule'"]),
-        ({"pool_size": 0}, ["pool_size", "0"]),
-        ({"limit": True}, ["limit", "True"]),
-        ({"top_k": "10"}, ["top_k", "'10'"]),
-        ({"pol_size": 3}, ["pol_size", "3"]),
-        ({"pool_size": 100, "pool_within": 50}, ["pool_within=50", "pool_size=100"]),
-        ({"method": {"k": 1}}, ["method", "'name'"]),
-    ],
-)
+@pytest.mark.parametrize(("change", "words"), CASES["spec"])
 def test_errors_name_the_field_and_the_value(change, words):
     with pytest.raises(ValidationError) as error:
         make(**change)

@@ -1,4 +1,4 @@
-"""A tiny random language model in a folder, as a user would bring one; loaded with runpy."""
+"""A tiny random language model in a folder, as a user would bring one."""
 
 from __future__ import annotations
 

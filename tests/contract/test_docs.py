@@ -257,6 +257,21 @@ def test_python_blocks_of_the_page_run(page, tmp_path, monkeypatch):
         runpy.run_path(str(script), run_name="__main__")
 
 
+def test_prose_is_of_short_lines_and_the_front_page_of_two_screens():
+    assert len(text_of("README.md").splitlines()) <= 110
+    for page in PAGES:
+        prose = re.sub(r"^```.*?^```", "", text_of(page), flags=re.M | re.S)
+        assert [line for line in prose.splitlines() if len(line) > 120 and line[0] not in "|>"] == [], page
+
+
+def test_the_first_question_of_the_front_page_is_the_first_of_the_test_split():
+    from ruleworld_data.generate import question_table
+
+    (row,) = question_table("single_rule", "test").slice(0, 1).to_pylist()
+    shown = " ".join(text_of("README.md").replace("\n> ", " ").split())
+    assert row["question"] in shown and row["answers"] == ["18"]
+
+
 def test_links_and_names_of_files_lead_somewhere():
     """`src/...` is of the page's package, other folders are the repository's."""
     named = r"`((?:src|tests|benchmarks|dynarule|ruleworld-data)/[\w./-]+)`"

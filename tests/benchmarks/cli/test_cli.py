@@ -83,10 +83,13 @@ MISTAKES = (Path(__file__).with_name("mistakes.txt")).read_text(encoding="utf-8"
 
 
 @pytest.mark.parametrize("line", MISTAKES)
-def test_user_errors_leave_with_2_and_no_traceback(line, tmp_path, monkeypatch):
+def test_user_errors_leave_with_2_and_no_traceback(line, finished, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words, message = line.split(" | ")
-    assert message in rwbench(*shlex.split(words), code=2).stderr
+    assert (
+        message
+        in rwbench(*shlex.split(words.format(*(finished[0] / run for run in finished[1]))), code=2).stderr
+    )
     assert os.listdir(tmp_path) == []
 
 

@@ -260,13 +260,7 @@ def models_page():
 
 @cached
 def rulebooks_page():
-    """What is ahead on rule books, and answers that were cut off."""
-    by_key = {run["method"]["key"]: run for run in results_in("rulebooks")}
-    cut = {key: run["outcomes"].get("length", 0) for key, run in by_key.items()}
-    yield (
-        f"with gold rules {cut['gold-only']} of {by_key['gold-only']['n']['scored']} were cut off there, without any "
-        f"rule {cut['no-rules']},"
-    )
+    """What is ahead on rule books."""
 
     def named(label):
         """The method itself, whose label is the shortest; others say what they are without."""

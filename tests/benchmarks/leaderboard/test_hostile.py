@@ -2,6 +2,8 @@
 
 import json
 import os
+import tomllib
+from pathlib import Path
 
 import pytest
 from rwbench.leaderboard import files, records
@@ -12,6 +14,7 @@ from ..command import rwbench
 
 HTML = "<img src=x onerror=alert(1)>"
 NAIVE = "2026-11-28_naive"
+TEXTS = tomllib.loads(Path(__file__).with_name("attacks.toml").read_text(encoding="utf-8"))
 
 
 def word(name, value):
@@ -122,38 +125,17 @@ IN_SAMPLES = {
     "a pipe": (pipe, ": is not a regular file"),
 }  # fmt: skip
 IN_ENTRY = {
-    # the run's spec
-    "gold as a contender": (spec(method={"name": "prompting", "rules": "gold"}), "spec.method looks at gold data"),
-    "a sealed world": (spec(world_seed=7), "spec.world_seed is not on the board"),
-    "another split": (spec(split="train"), "spec.split is not on the board"),
-    "a few questions": (spec(limit=3, limit_by="fold"), "spec.limit is not on the board"),
-    "a pool of its own": (spec(pool_size=7), "spec is not a run's (the board has pools of"),
-    "an easier pool": (spec(pool_scope="batch"), "spec.pool_scope is not on the board"),
-    "long lists": (spec(top_k=101), "spec.top_k is not on the board"),
-    "sub-tasks twice": (spec(subtasks=["multi_hop_2"] * 2), "spec.subtasks is not on the board"),
-    "other data": (spec(data="0.0"), "spec.data is not on the board"),
-    "html in the spec": (spec(method={"name": "x", "note": HTML}), "spec must be plain text"),
-    "a terminal's codes in the spec": (spec(method={"name": "\x1b[2J"}), "spec must be plain text"),
     "a novel in the spec": (spec(method={"name": "x", "n": "a" * 20_000}), "spec must be plain text of at most 16"),
     "a deep method": (spec(method={"name": "x", "y": deep(900)}), ": Invalid JSON"),
-    # words
-    "html in a link": (word("paper", 'https://a.example/"><script>'), "paper: String should match"),
-    "a line break after a link": (word("paper", "https://a.example/\n"), "paper: String should match"),
-    "html in a description": (word("description", HTML), "must be 1 to 400 characters on one line, without <"),
-    "a name of dots": (word("name", "..."), "must have a letter or a digit"),
-    "a terminal's codes": (word("model", "\x1b[2J"), "must be 1 to 80 characters on one line"),
     "a date before the data": (dated("2026-11-27"), "date must be the folder's, from 2026-11-28"),
     "a date to come": (dated("2999-01-01"), "date must be the folder's, from 2026-11-28"),
-    "a rank": (word("rank", "1"), "rank: Extra inputs are not permitted"),
-    "another's name": (word("name", "BM25 Naïve Tokens"), f"name reads like 'BM25, naive tokens' of {NAIVE}"),
-    "another's name in look-alikes": (word("name", "BM25, naIve t0kens"), "name reads like"),
-    "a submitter like another": (word("submitter", "The TESTERS"), "submitter reads like"),
-    # formats
     "Latin-1": (raw(ENTRY, lambda body: body.replace(b"BM25", b"M\xfcller")), ": Invalid JSON"),
     "a hundred thousand lists": (raw(ENTRY, lambda _: b"[" * 30_000), ": Invalid JSON: recursion limit"),
     "a large file": (raw(ENTRY, lambda body: body + b" " * files.MIB), "is larger than"),
     "a link": (link, "is not a regular file"),
 }  # fmt: skip
+IN_ENTRY |= {name: (word(key, value), told) for name, key, value, told in TEXTS["word"]}
+IN_ENTRY |= {name: (spec(**changes), told) for name, changes, told in TEXTS["spec"]}
 UNSEEN = (
     "ВМ25,ꓐꓟ2Ƽ,n\u0251if,na\u0131f,\u3164,\u2800A,A\ufe0fB,A\u200bB,\xad,\x1b[2J,\u202e52MB,B\u0334\u0337"
 )

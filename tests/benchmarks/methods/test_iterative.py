@@ -2,8 +2,6 @@
 
 import dataclasses
 import re
-import runpy
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +18,7 @@ from rwbench.retrievers import Hits, Retriever, component
 from rwbench.run.data import Question, RuleTable
 from rwbench.run.pools import Pool
 
-played = runpy.run_path(str(Path(__file__).parents[1] / "script.py"))
-script = played["script"]
+from ..script import script
 
 RULES = [
     "If A chases B, B will enter the bridge.",

@@ -214,26 +214,24 @@ def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, wor
     assert behind.text == "[1] a\n[2] b\n[3] c\n"
 
 
-def test_removed_gold_rules_are_never_found(folder, run):
-    for sample in run(make(KBLaM, folder, rules="without_gold"), "multi_rule_3")[2]:
-        assert len(sample["retrieved"][0]) == 100  # others took their places
-        assert not set(sample["retrieved"][0]) & set(gold_of(sample))
-        assert sample["scores"]["recall@10"] == 0
-
-
-@pytest.mark.parametrize("kind", METHODS)
-def test_with_gold_rules_only_nothing_else_is_in_memory(kind, folder, run):
-    for sample in run(make(kind, folder, rules="gold"), "multi_rule_3")[2]:
-        # No search keeps more than there is; the random adapters keep ten.
-        assert all(set(ids) == set(gold_of(sample)) for ids in sample["retrieved"])
-
-
-def test_gold_rules_in_one_layer_only(folder, run):
-    """Seen from the layer that is traced: all gold rules there, none anywhere else."""
-    for layer in (0, 3):
-        for sample in run(make(KBLaM, folder, correct_layer=layer), "multi_rule_3")[2]:
-            gold = set(gold_of(sample))
-            assert set(sample["retrieved"][0]) & gold == (gold if layer == 3 else set())
+@pytest.mark.parametrize(
+    ("kind", "changes", "held"),
+    [
+        *((kind, {"rules": "gold"}, "gold alone") for kind in METHODS),
+        (KBLaM, {"rules": "without_gold"}, "others"),
+        (KBLaM, {"correct_layer": 0}, "others"),
+        (KBLaM, {"correct_layer": 3}, "all"),  # the layer that is traced
+    ],
+)
+def test_gold_rules_are_in_memory_where_they_should_be(kind, changes, held, folder, run):
+    """Alone, where a search keeps no more than there is; nowhere, and others in their place; in one layer."""
+    for sample in run(make(kind, folder, **changes), "multi_rule_3")[2]:
+        gold = set(gold_of(sample))
+        for ids in sample["retrieved"]:
+            assert set(ids) & gold == (set() if held == "others" else gold)
+            assert (set(ids) == gold) == (held == "gold alone")
+        if changes.get("rules") == "without_gold":
+            assert len(sample["retrieved"][0]) == 100 and sample["scores"]["recall@10"] == 0
 
 
 def test_attention_weighs_gold_rules_by_step(folder, run):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import runpy
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +17,6 @@ from rwbench.methods.iterative import shipped_template
 from rwbench.methods.react import ReAct
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.data import DataSource
-
-played = runpy.run_path(str(Path(__file__).parents[1] / "script.py"))
 
 
 @pytest.mark.parametrize(("rules", "version"), [("pool", "1.1"), ("gold", "1.2"), ("none", "1.2")])

@@ -2,9 +2,7 @@
 
 import dataclasses
 import json
-import runpy
 import sys
-from pathlib import Path
 
 import pytest
 from rwbench.backends.local import Local
@@ -19,9 +17,7 @@ from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
 
 from ..command import rwbench
-
-played = runpy.run_path(str(Path(__file__).parents[1] / "script.py"))
-script = played["script"]
+from ..script import script
 
 
 def cut_spec(options, method, top_k=5, scope="question", size=100):

@@ -59,22 +59,6 @@ def test_only_questions_that_both_scored_are_compared(finished, tmp_path):
     assert found["comparisons"][0]["metrics"]["recall@1"]["difference"]["n"] == 42
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("{0}",), "compare needs at least two runs, got 1"),
-        (("{0}", "nothere"), "no finished run at"),
-        (("{0}", "{1}", "--metric", "recal@1"), "did you mean 'recall@1' or"),
-        (("{0}", "{1}", "--metric", "exact_match"), "unknown metric that all runs have 'exact_match'"),
-    ],
-)
-def test_user_errors_say_what_to_type(finished, words, message):
-    out, ids = finished
-    result = compare(*[word.format(*(out / name for name in ids)) for word in words])
-    assert result.exit_code == 2
-    assert message in result.stderr
-
-
 def test_runs_on_other_questions_are_refused(finished, tmp_path):
     out, ids = finished
     shutil.copytree(out / ids[1], tmp_path / ids[1])

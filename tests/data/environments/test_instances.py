@@ -4,13 +4,17 @@ import json
 import random
 import subprocess
 import sys
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from ruleworld_data.environments import EnvConfig, RewardWeights, instance, score
 from ruleworld_data.environments.worlds import place_of, world_of
 from ruleworld_data.text import parse_rule
 from ruleworld_data.verify import solve
+
+CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text(encoding="utf-8"))
 
 ALL_PARTS = RewardWeights(0.3, 0.7, steps=0.2, proved=0.3, format=0.1, search_cost=0.05)
 SETTINGS = [
@@ -92,19 +96,7 @@ def test_rivals_conclude_about_the_same():
     assert rules_about_the_asked(0) < 2 < 6 < rules_about_the_asked(1)
 
 
-@pytest.mark.parametrize(
-    "values, said",
-    [
-        ({"pool_size": 1_985}, "pool_size must be from 8, .* to 1984, .* got 1985"),
-        ({"subtasks": ["multi_hop_9"]}, "unknown sub-task 'multi_hop_9'"),
-        ({"dials": "crowd=16"}, "crowd must be from 4 to 14 .* got 16; use a larger scale"),
-        ({"acess": "tool"}, "unknown option of the environment 'acess'; did you mean 'access'"),
-        ({"rivals": 2}, "rivals must be a number from 0 to 1, got 2"),
-        ({"reward": {"exact": 2}}, "reward exact must be a number from 0 to 1, got 2"),
-        ({"reward": {"exact": 0, "format": 1}}, "must count right answers"),
-        ({"reward": {"length": 1}}, "unknown reward part 'length'"),
-    ],
-)
+@pytest.mark.parametrize("values, said", CASES["configurations"])
 def test_a_configuration_that_no_world_satisfies_names_the_dial(values, said):
     with pytest.raises(ValueError, match=said):
         EnvConfig.from_dict(values)

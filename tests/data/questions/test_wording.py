@@ -1,9 +1,10 @@
-"""Question templates: enough of them, well-formed, and in use."""
+"""Question templates, well-formed and in use; and texts to learn from, against some typed by hand."""
 
 import re
 
 import pytest
 from ruleworld_data.generate import question_table, rule_table
+from ruleworld_data.questions import SEARCH_TOKEN, boxed, training_text
 from ruleworld_data.questions.wording import merge_templates
 from ruleworld_data.spec import VERSIONS
 
@@ -53,3 +54,48 @@ def test_rules_of_data_1_2_say_who_has_what():
     for row, other in zip(old, new, strict=True):
         fol = {name: other[name].replace("Has(A, ", "Has(") for name in ("fol", "conclusion_fol")}
         assert row == other | fol and "Has(" not in other["fol"].replace("Has(A, ", "")
+
+
+ROW = {
+    "steps": [
+        {"nl": "The cat is in the den, so the cat is sad.", "fol": "In(x, Den) => Sad(x)"},
+        {"nl": "The cat is sad, so it loses 1 fin.", "fol": "Sad(x) => Lose_Fin(x, 1)"},
+    ],
+    "answers": ["12", "deeply hungry"],
+}
+
+
+def test_texts_typed_by_hand():
+    assert training_text(ROW) == (
+        "[Step 1] The cat is in the den, so the cat is sad.\n"
+        "[Step 2]<search> The cat is sad, so it loses 1 fin.\n"
+        "[Answer] \\boxed{12, deeply hungry}"
+    )
+    logic = "[Step 1] In(x, Den) => Sad(x)\n[Step 2] Sad(x) => Lose_Fin(x, 1)\n[Answer] \\boxed{12, deeply hungry}"
+    assert training_text(ROW, "fol", None) == logic
+    assert training_text(ROW, "fol", "<look>", "before") == logic.replace("[Step 2]", "<look>[Step 2]")
+    assert training_text(ROW, "fol", None, mark="<step>") == logic.replace("[Step", "<step>[Step")
+    assert SEARCH_TOKEN == "<search>" and boxed(["9"]) == r"\boxed{9}"
+
+
+def test_answers_have_the_names_that_the_steps_use():
+    steps = [
+        {
+            "nl": "The frog enters the cat's lea, so the frog is at its wits' end to the core.",
+            "fol": "Meadow(x)",
+        },
+        {
+            "nl": "The frog is deeply desperate, so it boards the metro tube.",
+            "fol": "Enter(x, Subway_tunnel)",
+        },
+    ]
+    row = {"steps": steps, "answers": ["meadow", "subway tunnel", "deeply desperate", "12", "muddy fen"]}
+    worded = r"\boxed{lea, metro tube, deeply desperate, 12, muddy fen}"  # what a text says last; else the usual name
+    assert training_text(row).endswith(worded)
+    del steps[1]
+    assert training_text(row).endswith(
+        r"\boxed{lea, subway tunnel, at its wits' end to the core, 12, muddy fen}"
+    )
+    assert training_text(row, "fol").endswith(
+        r"\boxed{meadow, subway tunnel, deeply desperate, 12, muddy fen}"
+    )

@@ -2,6 +2,8 @@
 
 import shutil
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,18 +12,10 @@ from dynarule.bank.layer_encoder import LayerEncoder
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, encoder_of, open_encoder
 
+CASES = tomllib.loads(Path(__file__).with_name("rule_files.toml").read_text(encoding="utf-8"))
 
-@pytest.mark.parametrize(
-    ("logic", "words"),
-    [
-        ("Chase(A, B) => Drop_Floral_paw(B, 1)", "if chase A B, then drop floral paw B 1"),
-        ("Has(A, Strong_horn, 14)", "has A strong horn 14"),
-        ("In(x, Desert) & ¬DeeplyHungry(x) → Numb(x)", "if in x desert and not deeply hungry x, then numb x"),
-        ("If A chases B, B will drop 1 floral paw.", "If A chases B, B will drop 1 floral paw."),
-        ("Wet(x) <-> Rain(x)", "wet x if and only if rain x"),
-        ("Wet(x) -> Cold(x)", "if wet x, then cold x"),
-    ],
-)
+
+@pytest.mark.parametrize(("logic", "words"), CASES["words"])
 def test_logic_becomes_words_and_sentences_stay(logic, words):
     assert verbalise(logic) == words
 
