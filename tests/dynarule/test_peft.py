@@ -673,6 +673,7 @@ REFUSED = {
     r"exactly one .* got \[\]": lambda c: changed(c, lambda model: model.delete_adapter("default")),
     "make a new RuleMemory": lambda c: (m := second(c)) and c.ask(m, asked=Switching(m)),
     r"cannot be merged; call unload\(\)": lambda c: c.tuned().merge_and_unload(),
+    "cannot be added up": lambda c: c.tuned().add_weighted_adapter(["default"], [1.0], "both"),
     "is a pickle": lambda c: saved(c, safe_serialization=False),
     "low_cpu_mem_usage=True is not supported": lambda c: c.load(low_cpu_mem_usage=True),
     "adapter_names is not supported with rules": lambda c: c.ask(adapter_names=["default"]),

@@ -2,7 +2,10 @@
 
 import threading
 import time
+from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
+from unittest.mock import Mock
 
 import httpx2
 import openai
@@ -53,6 +56,16 @@ def client(served):
         )
 
 
+@contextmanager
+def held_up(engine):
+    """Let an engine answer nothing inside the block."""
+    begun, held = threading.Event(), threading.Event()
+    threading.Thread(target=lambda: engine.run(lambda: (begun.set(), held.wait())), daemon=True).start()
+    assert begun.wait(30)
+    yield
+    held.set()
+
+
 def asked(question):
     return [{"role": "user", "content": question}]
 
@@ -63,7 +76,9 @@ def expected(served, question, tokens=8):
 
 
 def test_an_answer_is_that_of_generate_with_the_rules_of_each_step(served, client):
-    answer = client.chat.completions.create(model="bank", messages=asked(QUESTIONS[0]), max_tokens=8)
+    harmless = {"store": True, "logprobs": False, "extra_body": {"repetition_penalty": 1.0, "top_k": -1}}
+    question = asked(QUESTIONS[0])
+    answer = client.chat.completions.create(model="bank", messages=question, max_tokens=8, **harmless)
     own = expected(served, QUESTIONS[0])
     choice = answer.choices[0]
     assert (choice.message.content, choice.finish_reason) == (own.text, "length")
@@ -71,6 +86,7 @@ def test_an_answer_is_that_of_generate_with_the_rules_of_each_step(served, clien
     assert [rule["id"] for rule in choice.rules[0]["rules"]] == first.ids
     assert answer.usage.completion_tokens == 8 and answer.usage.prompt_tokens == 3
     assert [model.id for model in client.models.list()] == ["bank", "other"]
+    assert client.models.retrieve("other").id == "other"
 
 
 def test_a_stream_is_the_answer_in_pieces(served, client):
@@ -186,6 +202,13 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
         ({"stop": ["w"] * 17}, 400, "stop"),
         ({"seed": 1 << 63}, 400, "seed: "),
         ({"logprobs": True}, 400, "logprobs: not supported"),
+        ({"extra_body": {"logprobs": 0}}, 400, "logprobs: not supported"),
+        (
+            {"extra_body": {"repetition_penalty": 1.3, "top_k": 1}},
+            400,
+            "repetition_penalty, top_k: not supported",
+        ),
+        ({"extra_body": {"stop_token_ids": [12]}}, 400, "stop_token_ids: not supported"),
         ({"messages": asked("w" * (1 << 20))}, 413, "1,048,576 bytes"),
     ],
 )
@@ -195,27 +218,34 @@ def test_what_cannot_be_answered_is_an_error_of_openais_shape(client, change, st
     assert (error.value.status_code, error.value.body["type"]) == (status, "invalid_request_error")
 
 
+@pytest.mark.parametrize("failure", [TypeError("odd"), KeyError("odd"), OSError("odd")])
+def test_an_error_of_ours_is_one_of_the_server(served, monkeypatch, failure):
+    monkeypatch.setattr("dynarule.serve.respond.unfamiliar", Mock(side_effect=failure))
+    with TestClient(make_app(served[0], "secret"), raise_server_exceptions=False) as http:
+        key = {"Authorization": "Bearer secret"}
+        answer = http.post("/v1/completions", json={"model": "bank", "prompt": "w1"}, headers=key)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (500, "server_error") and "odd" in error["message"]
+
+
 def test_a_stream_ends_with_an_error_of_its_own_kind(served, client, monkeypatch):
     """A prompt that is too long is refused before a stream begins, so it ends nobody else's batch."""
     chat = partial(client.chat.completions.create, model="bank", messages=asked("w1"), stream=True)
     with pytest.raises(openai.BadRequestError, match="the model reads 256 at most"):
         list(chat(messages=asked("w1 " * 300)))
-    for failure, kind in ((ValueError("bad"), "invalid_request_error"), (OSError("disk"), "server_error")):
-        monkeypatch.setattr("dynarule.serve.engine.generate", raising(failure))
+    for failure in (
+        ValueError("bad"),
+        KeyError("gone"),
+        OSError("disk"),
+    ):  # its request was found to be right
+        monkeypatch.setattr("dynarule.serve.engine.generate", Mock(side_effect=failure))
         with pytest.raises(openai.APIError, match=str(failure)) as error:
             list(chat())
-        assert error.value.body["type"] == kind
+        assert error.value.body["type"] == "server_error"
     monkeypatch.setattr("dynarule.serve.engine.MOST_WAITING", 0)
     with pytest.raises(openai.RateLimitError, match="try again later") as error:
         list(chat())
     assert (error.value.type, error.value.code) == ("requests", "rate_limit_exceeded")
-
-
-def raising(failure):
-    def fail(*_, **__):
-        raise failure
-
-    return fail
 
 
 def test_a_key_is_asked_for_everywhere_but_at_health_and_for_the_empty_page(served):
@@ -249,7 +279,7 @@ def test_words_that_the_model_has_no_tokens_for_are_named_before_it_answers(serv
     chunks = list(chat(stream=True))
     assert chunks[0].unknown_words == ["invoice"] and not hasattr(chunks[1], "unknown_words")
     assert not hasattr(chat(messages=asked("w11")), "unknown_words")
-    monkeypatch.setattr("dynarule.serve.respond.unfamiliar", raising(AssertionError))
+    monkeypatch.setattr("dynarule.serve.respond.unfamiliar", Mock(side_effect=AssertionError))
     with pytest.raises(openai.BadRequestError, match="the model reads 256 at most"):
         chat(messages=asked(" ".join(f"word{i}" for i in range(300))))  # their words are not looked at
 
@@ -265,25 +295,21 @@ def at_the_end(finished):
 
 def test_who_waits_when_the_engine_is_closed_is_told(served):
     engine, told, failed = served[0], [], []
-    begun, held = threading.Event(), threading.Event()
 
     def change():
         with pytest.raises(EngineClosed, match="closing"):
             engine.run(lambda: None)
         failed.append(True)
 
-    threading.Thread(target=lambda: engine.run(lambda: (begun.set(), held.wait())), daemon=True).start()
-    assert begun.wait(30)
-    waiting = threading.Thread(target=change)
-    waiting.start()
-    engine.submit(Request("bank", "w1", told.append))
-    while not engine._jobs:
-        time.sleep(0.01)
-    closing = threading.Thread(target=engine.close)
-    closing.start()
-    while not engine._closed:
-        time.sleep(0.01)
-    held.set()
+    waiting, closing = threading.Thread(target=change), threading.Thread(target=engine.close)
+    with held_up(engine):
+        waiting.start()
+        engine.submit(Request("bank", "w1", told.append))
+        while not engine._jobs:
+            time.sleep(0.01)
+        closing.start()
+        while not engine._closed:
+            time.sleep(0.01)
     closing.join()
     waiting.join()
     assert failed and [type(what) for what in told] == [EngineClosed]
@@ -297,51 +323,54 @@ def test_who_waits_when_the_engine_is_closed_is_told(served):
 def test_a_client_that_went_away_leaves_its_place(served):
     engine, sent = served[0], []
     submit, engine.submit = engine.submit, lambda request: (sent.append(request), submit(request))
-    held = threading.Event()
-    threading.Thread(target=lambda: engine.run(held.wait), daemon=True).start()
     server = uvicorn.Server(uvicorn.Config(make_app(engine), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
+    while not server.started:
+        time.sleep(0.01)
+    address = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/v1/completions"
+    with held_up(engine):
         with pytest.raises(httpx2.TimeoutException):
-            httpx2.post(
-                f"http://127.0.0.1:{port}/v1/completions", json={"model": "bank", "prompt": "w1"}, timeout=0.3
-            )
-        for _ in range(500):
-            if sent and sent[0].cancelled:
-                break
+            httpx2.post(address, json={"model": "bank", "prompt": "w1"}, timeout=0.3)
+        until = time.monotonic() + 5
+        while not (sent and sent[0].cancelled) and time.monotonic() < until:
             time.sleep(0.01)
-        assert sent[0].cancelled
-    finally:
-        held.set()
-        server.should_exit = True
-        thread.join()
+    server.should_exit = True
+    thread.join()
+    assert sent[0].cancelled
 
 
 def test_whoever_went_away_is_not_answered(served):
-    engine = served[0]
-    begun, held, done = threading.Event(), threading.Event(), []
-    threading.Thread(target=lambda: engine.run(lambda: (begun.set(), held.wait())), daemon=True).start()
-    assert begun.wait(30)
+    engine, done = served[0], []
     gone = Request("bank", "w1", done.append)
-    engine.submit(gone)
-    gone.cancelled = True
-    held.set()
+    with held_up(engine):
+        engine.submit(gone)
+        gone.cancelled = True
     finished = threading.Event()
     engine.submit(Request("bank", "w2", at_the_end(finished), max_tokens=1))
     assert finished.wait(30) and done == []
+
+
+def test_changes_without_end_do_not_hold_up_who_waits_for_an_answer(served):
+    engine, finished = served[0], threading.Event()
+
+    def again():
+        if not finished.is_set():
+            engine._jobs.append((again, Future()))
+
+    engine.run(again)
+    engine.submit(Request("bank", "w1", at_the_end(finished), max_tokens=1))
+    answered = finished.wait(30)
+    finished.set()
+    assert answered
 
 
 def test_who_asks_again_at_once_is_answered_with_the_others(served, monkeypatch):
     monkeypatch.setattr("dynarule.serve.engine.REJOIN_SHARE", 1e9)
     monkeypatch.setattr("dynarule.serve.engine.REJOIN_SECONDS", 30)
     engine, sizes = served[0], []
-    answer, held = engine._answer, threading.Event()
+    answer = engine._answer
     engine._answer = lambda batch: (sizes.append(len(batch)), answer(batch))
-    threading.Thread(target=lambda: engine.run(held.wait), daemon=True).start()
 
     def user():
         for _ in range(3):
@@ -350,11 +379,11 @@ def test_who_asks_again_at_once_is_answered_with_the_others(served, monkeypatch)
             assert finished.wait(30)
 
     users = [threading.Thread(target=user) for _ in range(3)]
-    for thread in users:
-        thread.start()
-    while len(engine._waiting) < 3:
-        time.sleep(0.01)
-    held.set()
+    with held_up(engine):
+        for thread in users:
+            thread.start()
+        while len(engine._waiting) < 3:
+            time.sleep(0.01)
     for thread in users:
         thread.join()
     assert sizes == [3, 3, 3]

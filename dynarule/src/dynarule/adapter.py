@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from peft import PeftModel, get_peft_model, set_peft_model_state_dict
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING, PEFT_TYPE_TO_PREFIX_MAPPING, PEFT_TYPE_TO_TUNER_MAPPING
@@ -148,6 +148,12 @@ class DynaRuleModel(BaseTuner):
                 "adapter_names is not supported with rules: all rows read by one adapter; call set_adapter(name)"
             )
         yield
+
+    def add_weighted_adapter(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Refuse: projections of different searches have no mean."""
+        raise ValueError(
+            "adapters of rules cannot be added up; load both, and call set_adapter(name) for one"
+        )
 
     def _cast_adapter_dtype(self, adapter_name: str, autocast_adapter_dtype: bool = True) -> None:
         """Stay in the base model's dtype, which attention reads without a cast."""

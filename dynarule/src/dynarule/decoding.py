@@ -38,15 +38,20 @@ def check_decoding(model: nn.Module, options: Mapping[str, Any], **allowed: Any)
     ``options`` are arguments of ``model.generate``; where they say nothing, the model's ``generation_config`` counts.
     ``allowed`` are further options that may have one value, besides None.
     """
-    sources = [options.get("generation_config"), model.generation_config]
     for name, value in (SINGLE_PASS | allowed).items():
-        values = [options.get(name), *(getattr(source, name, None) for source in sources)]
-        given = next((given for given in values if given is not None), None)
+        given = setting(model, options, name)
         if given not in (None, value):
             raise ValueError(
                 f"{name}={repr(given).splitlines()[0]:.60} is not supported with rules: the memory follows one forward "
                 f"per new token of a fixed batch; set {name}={value!r} (greedy or sampled decoding)"
             )
+
+
+def setting(model: Any, options: Mapping[str, Any], name: str) -> Any:
+    """Return what a call of ``model.generate``, its generation_config or the model's says first; None: none does."""
+    sources = options.get("generation_config"), model.generation_config
+    values = options.get(name), *(getattr(source, name, None) for source in sources)
+    return next((value for value in values if value is not None), None)
 
 
 @contextmanager
@@ -62,9 +67,8 @@ def single_pass(model: Any) -> Iterator[None]:
         model = model.get_base_model()
     generate, own = model.generate, vars(model).get("generate")
 
-    def check(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        positional = dict(zip(("inputs", "generation_config"), args, strict=False))
-        check_decoding(model, positional | kwargs)
+    def check(kwargs: dict[str, Any]) -> None:
+        check_decoding(model, kwargs)
         mask = kwargs.get("attention_mask")
         if isinstance(mask, Tensor) and mask.ndim == 2 and not bool(mask[:, -1].all()):
             raise ValueError(
@@ -81,7 +85,7 @@ def single_pass(model: Any) -> Iterator[None]:
     @wraps(generate)
     def checked(*args: Any, **kwargs: Any) -> Any:
         try:
-            check(args, kwargs)
+            check(dict(zip(("inputs", "generation_config"), args, strict=False)) | kwargs)
             return generate(*args, **kwargs)
         except Exception:
             if kwargs.get("streamer") is not None:  # who reads it in another thread waits for its end

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from .adapter import RuleAdapter
 from .bank.bank import RuleBank
 from .bank.sources import listed
-from .decoding import check_decoding, growing_cache
+from .decoding import check_decoding, growing_cache, setting
 from .memory.hooks import attach
 from .memory.refusal import Refusals, refusal
 from .memory.serving import Retrieval, RuleMemory
@@ -133,7 +133,7 @@ def generate(
                 "tokenizer that belongs to the model"
             )
     pad, ends = pad_id(model, tokenizer), _end_ids(model, tokenizer, options)
-    named = _names_a_cache(model, options)
+    caches = [setting(model, options, name) for name in ("past_key_values", "cache_implementation")]
     hidden = control_tokens(tokenizer).keys() - ({search} if keep_search else set())
     answers: list[Generation] = []
     with attach(model, memory):
@@ -141,13 +141,11 @@ def generate(
             batch = encoded[start : start + batch_size]
             ids_BT, mask_BT = left_pad(batch, pad, model.device)  # type: ignore[arg-type]
             length = ids_BT.shape[1]
-            rooms = [
-                (longest or sys.maxsize) - len(ids) or 1 for ids in batch
-            ]  # the model has no more places
-            searches = []
+            rooms = [(longest or sys.maxsize) - len(ids) or 1 for ids in batch]  # places that the model has
+            writers = []
             if search is not None:
-                searches = [SearchWriter(search, tokenizer, length, max_searches, behind)]
-            cache = None if named else growing_cache(model)
+                writers = [SearchWriter(search, tokenizer, length, max_searches, behind)]
+            cache = growing_cache(model) if caches == [None, None] else None
             refusals = Refusals(memory, length, floor) if floor else None
             out = model.generate(  # type: ignore[operator]
                 ids_BT,
@@ -155,7 +153,7 @@ def generate(
                 max_new_tokens=min(max_new_tokens, max(rooms)),
                 do_sample=do_sample,
                 pad_token_id=pad,
-                logits_processor=[_finite, *processors, *searches],
+                logits_processor=[_finite, *processors, *writers],
                 stopping_criteria=[*criteria, *([refusals] if refusals else [])],
                 **({} if cache is None else {"past_key_values": cache}),
                 **(_GREEDY if not do_sample else {}) | options | {"eos_token_id": ends or None},
@@ -219,19 +217,9 @@ def left_pad(rows: list[list[int]], pad: int, device: torch.device) -> tuple[Ten
 
 def _end_ids(model: nn.Module, tokenizer: Any, options: dict[str, Any]) -> list[int]:
     """Where an answer ends: as asked, as the model's generation_config says, or at the tokenizer's end of sequence."""
-    defaults: Any = options.get("generation_config") or model.generation_config
-    for end in (options.get("eos_token_id"), defaults.eos_token_id, tokenizer.eos_token_id):
-        if end is not None:
-            return list(end) if isinstance(end, list | tuple) else [end]
-    return []
-
-
-def _names_a_cache(model: nn.Module, options: dict[str, Any]) -> bool:
-    """Whether a call, its generation_config or the model's says in what keys and values are kept."""
-    sources: Any = [options.get("generation_config"), model.generation_config]
-    named = [options.get("past_key_values"), options.get("cache_implementation")]
-    named += [getattr(source, "cache_implementation", None) for source in sources]
-    return any(value is not None for value in named)
+    end = setting(model, options, "eos_token_id")
+    end = tokenizer.eos_token_id if end is None else end
+    return list(end) if isinstance(end, list | tuple) else [] if end is None else [end]
 
 
 def _until_end(tokens: list[int], ends: list[int], pad: int | None) -> list[int]:

@@ -180,18 +180,13 @@ def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[in
         raise ValueError(f"prompt {index} must end with the one message of the user, {_ALONE}")
     # the template's own control tokens have no marks
     contents = [message | {"content": as_text(tokenizer, message["content"])} for message in plain]
-    spelled = contents != plain
     try:
-        written = tokenizer.apply_chat_template(
-            contents, add_generation_prompt=True, tokenize=not spelled, return_dict=not spelled
-        )
+        written = tokenizer.apply_chat_template(contents, add_generation_prompt=True, tokenize=False)
     except Exception as error:  # a template is a program: it may raise anything
         raise ValueError(
             f"the tokenizer's chat template cannot write prompt {index} ({type(error).__name__}: {error}); mend "
             "chat_template.jinja in the folder of the adapter or model, or remove it"
         ) from None
-    if not spelled:
-        return written["input_ids"]
     return encode_marked(tokenizer, written)
 
 

@@ -74,11 +74,8 @@ def load_rules(path: Path, encoder: str | None, like: str, model: Any, tokenizer
         return RuleBank.from_rules(rules, encode)
     bank = RuleBank.load(path)
     name = bank.encoder.split("@")[0]
-    if (
-        encoder
-        and name
-        and name not in (encoder, Path(encoder).name, {"minilm": "all-MiniLM-L6-v2"}.get(encoder))
-    ):
+    meant = encoder and (encoder, Path(encoder).name, {"minilm": "all-MiniLM-L6-v2"}.get(encoder))
+    if meant and name and name not in meant:
         raise ValueError(
             f"--encoder {encoder}, but the bank {path} was built with {name}; leave --encoder out, or build it again: "
             f"dynarule bank build RULES --out BANK --encoder {encoder}"

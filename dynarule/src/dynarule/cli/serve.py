@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
@@ -56,7 +56,7 @@ def serve(
     books = []
     for name, path in places.items():
         rules = bank if path is served.rules else load_rules(path, served.encoder, like, **parts)
-        encoder = partial(rule_encoder, served.encoder, like=rules.encoder, **parts)
+        encoder = cache(partial(rule_encoder, served.encoder, like=rules.encoder, **parts))
         books.append(Book(name, rules.to(bank.device, bank.dtype), path, encoder))
         note(f"{name}: {len(rules):,} rules")
     engine = Engine(model, tokenizer, books, batch_size=batch_size, most_tokens=most_tokens)

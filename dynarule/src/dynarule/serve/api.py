@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +16,7 @@ from ..bank.sources import make_rules
 from ..tokenizer import Prompt, question_prompts, read_message
 from .book import Book
 from .engine import Engine, EngineClosed
-from .protocol import ChatCompletion, NewRules, RequestError, Rule, TextCompletion
+from .protocol import ChatCompletion, NewRules, RequestError, TextCompletion
 from .respond import respond
 
 MOST_BYTES = 1 << 20
@@ -27,6 +27,7 @@ PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; connect-src 'self'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; frame-ancestors 'none'"
 }
+MODEL = {"object": "model", "created": 0, "owned_by": "dynarule"}
 Natural = Annotated[int, Query(ge=0)]
 
 
@@ -57,23 +58,19 @@ def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
             return error_response(RequestError(413, said))
         return await go_on(request)
 
-    async def failed(_: Any, problem: Exception) -> JSONResponse:
+    async def failed(request: Request, problem: Exception) -> JSONResponse:
+        if isinstance(problem, HTTPException):
+            said = f"{request.method} {request.url.path}: {problem.detail}"
+            problem = RequestError(problem.status_code, said)
+        elif isinstance(problem, RequestValidationError):
+            first = problem.errors()[0]
+            field = ".".join(map(str, first["loc"][1:])) or "body"
+            problem = RequestError(400, f"{field}: {first['msg'].removeprefix('Value error, ')}", param=field)
         return error_response(RequestError.of(problem))
 
-    for kind in (RequestError, KeyError, ValueError, ImportError, OSError, OverflowError, EngineClosed):
+    own = RequestError, ValueError, ImportError, OverflowError, EngineClosed
+    for kind in (HTTPException, RequestValidationError, *own, Exception):  # the last is logged, too
         app.add_exception_handler(kind, failed)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(_: Any, problem: RequestValidationError) -> JSONResponse:
-        first = problem.errors()[0]
-        field = ".".join(map(str, first["loc"][1:])) or "body"
-        said = f"{field}: {first['msg'].removeprefix('Value error, ')}"
-        return error_response(RequestError(400, said, param=field))
-
-    @app.exception_handler(HTTPException)
-    async def missing(request: Request, problem: HTTPException) -> JSONResponse:
-        said = f"{request.method} {request.url.path}: {problem.detail}"
-        return error_response(RequestError(problem.status_code, said))
 
     @app.get("/")
     async def page() -> FileResponse:
@@ -85,8 +82,11 @@ def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
-        common = {"object": "model", "created": 0, "owned_by": "dynarule"}
-        return {"object": "list", "data": [{"id": name} | common for name in engine.books]}
+        return {"object": "list", "data": [{"id": name} | MODEL for name in engine.books]}
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> dict[str, Any]:
+        return {"id": book_of(engine, name).name} | MODEL
 
     @app.post("/v1/chat/completions")
     async def chat(asked: ChatCompletion, http: Request) -> Any:
@@ -105,32 +105,29 @@ def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
         bank = book_of(engine, name).bank
         both = engine.run(lambda: list(zip(bank.ids, bank.texts, strict=True)))
         found = [(i, t) for i, t in both if contains.lower() in t.lower()]
-        names = "id", "text", "premise", "conclusion"
         some = [(i, t, *bank.parts_of(t)) for i, t in found[after : after + limit]]
-        data = [dict(zip(names, rule, strict=True)) for rule in some]
+        data = [dict(zip(("id", "text", "premise", "conclusion"), rule, strict=True)) for rule in some]
         return {"object": "list", "total": len(found), "data": data}
 
-    def put(name: str, new: list[Rule], replace: bool) -> dict[str, int]:
+    def changed(name: str, change: Callable[[Book], None]) -> dict[str, int]:
         book = book_of(engine, name)
-        columns = zip(*((r.text, r.conclusion, r.id, r.premise) for r in new), strict=True)
-        texts, conclusions, ids, premises = map(list, columns)
-        made = make_rules(texts, conclusions, ids)._replace(premises=premises)
-        engine.run(lambda: book.put(made, replace=replace))
+        try:
+            engine.run(lambda: change(book))
+        except KeyError as unknown:
+            raise RequestError(404, str(unknown.args[0])) from None
         return {"rules": len(book.bank)}
 
     @app.post("/v1/books/{name}/rules", status_code=201)
-    def add(name: str, new: NewRules) -> dict[str, int]:
-        return put(name, new, replace=False)
-
     @app.put("/v1/books/{name}/rules")
-    def replace(name: str, new: NewRules) -> dict[str, int]:
-        return put(name, new, replace=True)
+    def put(name: str, new: NewRules, http: Request) -> dict[str, int]:
+        columns = zip(*((r.text, r.conclusion, r.id, r.premise) for r in new), strict=True)
+        texts, conclusions, ids, premises = map(list, columns)
+        made = make_rules(texts, conclusions, ids)._replace(premises=premises)
+        return changed(name, lambda book: book.put(made, replace=http.method == "PUT"))
 
     @app.delete("/v1/books/{name}/rules/{rule_id:path}")
     def remove(name: str, rule_id: str) -> dict[str, int]:
-        book = book_of(engine, name)
-        engine.run(lambda: book.remove([rule_id]))
-        return {"rules": len(book.bank)}
+        return changed(name, lambda book: book.remove([rule_id]))
 
     return app
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -85,8 +86,7 @@ class Engine:
         with self._wake:
             if self._closed:
                 raise EngineClosed
-            if len(self._waiting) >= MOST_WAITING:
-                self._waiting = deque(waiting for waiting in self._waiting if not waiting.cancelled)
+            self._waiting = deque(waiting for waiting in self._waiting if not waiting.cancelled)
             if len(self._waiting) >= MOST_WAITING:
                 raise OverflowError(f"{len(self._waiting)} requests wait already; try again later")
             self._waiting.append(request)
@@ -127,14 +127,16 @@ class Engine:
                 self._wake.wait_for(enough, max(0.0, until - time.monotonic()))
                 if self._closed:
                     return
-                job, result = self._jobs.popleft() if self._jobs else (None, None)
-                batch = [] if job else self._next_batch()
-            if job and result:
+                # whoever asks for changes again and again does not hold up those who wait for an answer
+                jobs, self._jobs = self._jobs, deque()
+            for job, result in jobs:
                 try:
                     result.set_result(job())
                 except Exception as error:
                     result.set_exception(error)
-            elif batch:
+            with self._wake:
+                batch = self._next_batch() if self._waiting and not self._closed else []
+            if batch:
                 begun = time.monotonic()
                 self._answer(batch)
                 expected, end = min(len(batch) + len(self._waiting), self.batch_size), time.monotonic()
@@ -174,5 +176,6 @@ class Engine:
             for row, answer in enumerate(answers):
                 watch.finish(row, answer, self.config.confidence_layer)
         except Exception as error:  # one request must not end the server
+            logging.getLogger(__name__).exception("a batch was not answered")
             for request in batch:
                 request.emit(error)

@@ -18,16 +18,24 @@ TOP_RULES = 5
 """Rules of a step that an answer names."""
 LEAST_TEMPERATURE = 0.01
 """Above 0: below it, logits would overflow."""
-UNSUPPORTED = (
-    "tools functions logprobs logit_bias frequency_penalty presence_penalty echo suffix guided_json guided_regex "
-    "guided_choice guided_grammar structured_outputs"
+HARMLESS = (
+    "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention parallel_tool_calls"
 ).split()
-"""Fields that would change an answer."""
+"""Fields that change no answer; whatever else is not named here is another server's, and may."""
+NEUTRAL: dict[str, Any] = {
+    "best_of": 1,
+    "top_k": -1,
+    "repetition_penalty": 1,
+    "tool_choice": "none",
+    "modalities": ["text"],
+    "response_format": {"type": "text"},
+}
+"""What leaves an answer as it is, besides what is off or empty."""
 StopWord = Annotated[str, Field(max_length=200)]
 
 
 class Asked(BaseModel):
-    """What chat completions and completions share; fields that are not named here, nor `UNSUPPORTED`, are ignored."""
+    """What chat completions and completions share; of other fields only those that change no answer are ignored."""
 
     model_config = ConfigDict(extra="allow")
     model: str
@@ -44,11 +52,19 @@ class Asked(BaseModel):
     def _answerable(self) -> Self:
         if (self.n or 1) > 1 and not self.temperature:
             raise ValueError("n answers without a temperature are all the same; set temperature, or n=1")
-        if given := [name for name in UNSUPPORTED if (self.model_extra or {}).get(name)]:
+        extra = (self.model_extra or {}).items()
+        if given := [name for name, value in extra if _changes_answer(name, value)]:
             raise ValueError(f"{', '.join(given)}: not supported, and leaving it out would change the answer")
         if 0 < (self.temperature or 0) < LEAST_TEMPERATURE:
             raise ValueError(f"temperature must be 0 (greedy) or from {LEAST_TEMPERATURE} to 2")
         return self
+
+
+def _changes_answer(name: str, value: Any) -> bool:
+    off = (
+        value is None or value is False or (value in (0, "", [], {}) and name != "logprobs")
+    )  # 0: of each token
+    return not (off or name in HARMLESS or (name in NEUTRAL and value == NEUTRAL[name]))
 
 
 class ChatCompletion(Asked):
@@ -56,12 +72,9 @@ class ChatCompletion(Asked):
 
     messages: list[dict[str, Any]] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1)
-    response_format: dict[str, Any] | None = None
 
     @model_validator(mode="after")
-    def _text(self) -> Self:
-        if (self.response_format or {"type": "text"}).get("type") != "text":
-            raise ValueError("response_format is not supported: answers are text")
+    def _newer_name(self) -> Self:
         self.max_tokens = self.max_completion_tokens or self.max_tokens
         return self
 
@@ -93,18 +106,17 @@ class RequestError(Exception):
         self.status, self.code, self.param = status, code, param
 
     @classmethod
-    def of(cls, problem: Exception) -> RequestError:
-        """Return what a client reads of an error: what it caused itself is its own, 4xx."""
+    def of(cls, problem: Exception, *, answering: bool = False) -> RequestError:
+        """Return what a client reads of an error: what it caused itself, before it was answered, is its own, 4xx."""
         if isinstance(problem, RequestError):
             return problem
-        if isinstance(problem, KeyError):
-            return cls(404, str(problem.args[0]))
-        if isinstance(problem, OverflowError):
-            return cls(429, str(problem), "rate_limit_exceeded")
         if isinstance(problem, EngineClosed):
             return cls(503, str(problem))
-        own = isinstance(problem, ValueError | ImportError)
-        return cls(400 if own else 500, str(problem) or type(problem).__name__)
+        if not answering and isinstance(problem, OverflowError):
+            return cls(429, str(problem), "rate_limit_exceeded")
+        if not answering and isinstance(problem, ValueError | ImportError):
+            return cls(400, str(problem))
+        return cls(500, f"the server failed, as its log says ({type(problem).__name__}: {problem})")
 
     @property
     def body(self) -> dict[str, Any]:
@@ -134,12 +146,11 @@ def piece(chat: bool, index: int, what: str | Answer) -> dict[str, Any]:
 
 def steps(trace: Sequence[Retrieval]) -> list[dict[str, Any]]:
     """Return what was read at each step: ids of rules (file and line where documents were read), texts, scores."""
-    names = "id", "text", "score"
-    read = []
-    for search in trace:
-        rules = list(zip(search.ids, search.texts, search.scores, strict=True))[:TOP_RULES]
-        read.append({"step": search.step, "rules": [dict(zip(names, rule, strict=True)) for rule in rules]})
-    return read
+    return [
+        {"step": search.step, "rules": [{"id": i, "text": text, "score": score} for i, text, score in rules]}
+        for search in trace
+        for rules in [list(zip(search.ids, search.texts, search.scores, strict=True))[:TOP_RULES]]
+    ]
 
 
 def usage(answers: Iterable[Answer]) -> dict[str, int]:

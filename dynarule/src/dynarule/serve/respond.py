@@ -55,14 +55,15 @@ async def respond(
         raise
     told = {"unknown_words": words} if words else {}
     chat = isinstance(asked, ChatCompletion)
+    name, kind = ("chatcmpl", "chat.completion") if chat else ("cmpl", "text_completion")
     head = {
-        "id": f"{'chatcmpl' if chat else 'cmpl'}-{secrets.token_hex(12)}",
-        "object": "chat.completion" if chat else "text_completion",
+        "id": f"{name}-{secrets.token_hex(12)}",
+        "object": kind,
         "created": int(time.time()),
         "model": book,
     }
     if asked.stream:
-        head["object"] = "chat.completion.chunk" if chat else "text_completion"
+        head["object"] = "chat.completion.chunk" if chat else kind
         with_usage = bool((asked.stream_options or {}).get("include_usage"))
         lines = _stream(events, requests, head, told, with_usage)
         return StreamingResponse(lines, media_type="text/event-stream")
@@ -96,7 +97,7 @@ async def _pieces(events: Events, requests: Sequence[Request]) -> AsyncIterator[
         while left:
             index, what = await events.get()
             if isinstance(what, Exception):
-                raise RequestError.of(what)
+                raise RequestError.of(what, answering=True)
             left -= isinstance(what, Answer)
             yield index, what
     finally:
