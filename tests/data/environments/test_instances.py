@@ -24,12 +24,7 @@ SETTINGS = [
     {"subtasks": ("multi_hop_6", "multi_rule_12"), "pool_size": 400, "rivals": 1},
     {"dials": "crowd=4,conjunction=2", "subtasks": ("multi_hop_3", "multi_hop_4"), "rivals": 0},
     {"dials": "thresholds=true", "subtasks": ("multi_hop_3",), "access": "tags", "seed": 2**63 - 1},
-    {
-        "dials": "words=1",
-        "subtasks": ("single_rule", "multi_rule_4", "multi_hop_3"),
-        "access": "tool",
-        "pool_size": 50,
-    },
+    {"dials": "words=1", "subtasks": ("single_rule", "multi_rule_4"), "access": "tool", "pool_size": 50},
 ]
 
 

@@ -1,6 +1,7 @@
 """The reward: parts by hand, any text, other versions."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -59,17 +60,15 @@ def test_searches_cost_beyond_one_for_each_gold_rule():
     assert rewards == [1, 1, 0.75, 0.25, 0, 0]
     assert scored(r"\boxed{2, 3}", 5, search_cost=0.25).reward == 0
     assert scored(perfect, 100).reward == 1
+    for count in (-1, float("nan"), "3", None, True):
+        with pytest.raises(ValueError, match="searches must be"):
+            scored(perfect, count)
 
 
-@given(
-    st.one_of(
-        st.text(),
-        st.binary(),
-        st.none(),
-        st.lists(st.text()),
-        st.text(r"\boxed{}[Step 1]0,17dungeon <>$" + "\ud800\x00", max_size=200),
-    )
-)
+LIKE_ANSWERS = st.text(r"\boxed{}[Step 1]0,17dungeon <>$" + "\ud800\x00", max_size=200)
+
+
+@given(st.text() | st.binary() | st.none() | st.lists(st.text()) | LIKE_ANSWERS)
 def test_anything_is_scored(answer):
     assert 0 <= scored(answer, exact=0.3, strict=0.2, steps=0.3, format=0.2).reward <= 1
 
@@ -80,7 +79,13 @@ def test_anything_is_scored(answer):
     + [
         {name: value for name, value in RECORD.items() if name != left}
         for left in ("answers", "config", "index")
-    ],
+    ]
+    + [
+        RECORD | {"config": config}
+        for config in (None, {}, {"reward": {"exact": 0}}, {"reward": {"exact": -5}})
+    ]
+    + [RECORD | {"conclusions": value} for value in (None, [], [["is"]], [["is", "", None]])]
+    + [RECORD | {"gold_rule_ids": None}],
     ids=lambda metadata: repr(metadata)[:20],
 )
 def test_a_record_of_another_version_or_a_part_of_one_is_refused(metadata):
@@ -92,9 +97,7 @@ def test_a_record_of_another_version_or_a_part_of_one_is_refused(metadata):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda text: text.replace(
-            text.splitlines()[-1], text.splitlines()[-1].upper().replace("BOXED", "boxed")
-        ),
+        lambda text: re.sub(r"[^\n]*\Z", lambda last: last[0].upper().replace("BOXED", "boxed"), text),
         lambda text: text.replace("{", r"{$\text{").replace("}", "}$}"),
         lambda text: f"Let me think about 12 and the bridge.\n{text}",
         lambda text: f"{text}.\n\n".replace("\n", "\r\n"),

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ruleworld_data.environments import EnvConfig, Episode, RewardWeights, instance
+from ruleworld_data.environments import EnvConfig, Episode, RewardWeights, instance, score
 from ruleworld_data.environments.search import NO_MORE, NOTHING
 from ruleworld_data.environments.worlds import place_of
 
@@ -47,8 +47,11 @@ def test_turns_with_tags():
     episode = Episode(made.metadata)
     text, reward = episode.step("I look for it. <search>strong horn</search>\n")
     assert reward is None and re.fullmatch(r"<rules>\n(If .*\n)+</rules>", text)
-    assert episode.step("<search>nothing </search> more") == ("", episode.score(""))
     assert episode.step("<search>qqq</search>") == (f"<rules>\n{NOTHING}\n</rules>", None)
     assert episode.step("<search>horn</search>")[0] == f"<rules>\n{NO_MORE}\n</rules>"
     assert episode.step("<search>horn</search>")[1] is not None, "one who searches on has ended"
-    assert Episode(made.metadata).step(made.answer) == ("", (1, 1, 1, 0, 0, 1, 0))
+    for answer in (made.answer, "<search>nothing </search> more", None, b""):
+        episode = Episode(made.metadata)
+        assert episode.step(answer) == ("", score(answer, made.metadata))
+        with pytest.raises(ValueError, match="has ended"):  # a second answer would be a second try
+            episode.step(made.answer)

@@ -60,6 +60,8 @@ def test_nothing_is_overwritten_and_nothing_half_written(built, exported, tmp_pa
         lambda m: m["shards"][0].update(path="../escaped.parquet"),
         lambda m: m["shards"].pop(),
         lambda m: m.update(generator_version="0.0.1"),
+        lambda m: m.update(seed=99),
+        lambda m: m.update(dials={"words": 0.5}),
     ],
 )
 def test_a_manifest_that_lies_is_refused(built, tmp_path, change):

@@ -5,14 +5,16 @@ Any text is scored and none raises. Time is linear in its length.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
 from ..scoring import Score, score_output
+from ..spec import check_count, read_fields
 from ..world import load_vocabulary
 from ..world.names import other_names
+from .config import RewardWeights
 from .instances import SCHEMA
 
 __all__ = ["Reward", "read_metadata", "score"]
@@ -23,6 +25,12 @@ _BOX_AT_THE_END = re.compile(r"\}[\s.$*]*\Z")
 _LONGEST_STEP, _LONGEST_ANSWER = 500, 64
 _VARIABLES = {"a", "b", "x", "y"}
 _FIELDS = {"config", "index", "answers", "conclusions", "gold_rule_ids"}
+_WHOLE: dict[str, Callable[[Any], bool]] = {
+    "config": lambda value: isinstance(value, Mapping) and _are_weights(value.get("reward")),
+    "gold_rule_ids": lambda value: isinstance(value, list),
+    "conclusions": lambda value: isinstance(value, list) and value != [] and all(map(_is_conclusion, value)),
+}
+"""What `score` reads of a record, and whether it can."""
 
 
 class Reward(NamedTuple):
@@ -62,13 +70,14 @@ def score(answer: object, metadata: Mapping[str, Any] | str, searches: int = 0) 
     Raises
     ------
     ValueError
-        If the metadata was not made by this version of the environment.
+        If the metadata was not made by this version of the environment, or ``searches`` is no count.
     """
     record = read_metadata(metadata)
     if isinstance(answer, bytes | bytearray):
         answer = answer.decode("utf-8", "replace")
     text = answer if isinstance(answer, str) else ""
-    weights = record["config"]["reward"]
+    check_count("searches", searches)
+    weights = {**vars(RewardWeights(**record["config"]["reward"]))}
     right = score_output(text, record["answers"])
     steps = _steps(text, record["conclusions"]) if weights["steps"] or weights["proved"] else 0.0
     parts = {
@@ -82,6 +91,17 @@ def score(answer: object, metadata: Mapping[str, Any] | str, searches: int = 0) 
     cost = weights["search_cost"] * max(0, searches - len(record["gold_rule_ids"]))
     earned = sum(weights[name] * part for name, part in parts.items()) / total
     return Reward(min(1.0, max(0.0, earned - cost)), **parts, cost=cost)
+
+
+def _are_weights(value: object) -> bool:
+    try:
+        return bool(read_fields(RewardWeights, value, "reward part"))
+    except ValueError:
+        return False
+
+
+def _is_conclusion(value: object) -> bool:
+    return isinstance(value, list) and len(value) > 2 and all(isinstance(part, str) for part in value)
 
 
 def read_metadata(metadata: Mapping[str, Any] | str) -> Mapping[str, Any]:
@@ -103,6 +123,8 @@ def read_metadata(metadata: Mapping[str, Any] | str) -> Mapping[str, Any]:
         problem = f"was written by {schema!r:.80}, this version reads {SCHEMA!r}"
     elif missing := sorted(_FIELDS - record.keys()):
         problem = f"lacks {', '.join(missing)}"
+    elif broken := [name for name, whole in _WHOLE.items() if not whole(record[name])]:
+        problem = f"is damaged: {broken[0]} is {record[broken[0]]!r:.80}"
     else:
         return record
     raise ValueError(f"metadata {problem}; make the instances anew with ruleworld_data.environments.instance")

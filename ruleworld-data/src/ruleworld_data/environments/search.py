@@ -50,7 +50,7 @@ class Episode:
         self.metadata = read_metadata(metadata)
         self.config = EnvConfig.from_dict(self.metadata["config"])
         check_count("index", self.metadata["index"])
-        self.searches = 0
+        self.searches, self.ended = 0, False
 
     @classmethod
     def at(cls, config: EnvConfig, index: int) -> Episode:
@@ -80,7 +80,7 @@ class Episode:
         best = np.lexsort((pool, -scores))[: self.config.top_k]
         return "\n".join(world.texts(self.config.form)[pool[best[scores[best] > 0]]]) or NOTHING
 
-    def step(self, text: str) -> tuple[str, Reward | None]:
+    def step(self, text: object) -> tuple[str, Reward | None]:
         """Take a turn of a model that searches by ``<search>words</search>`` at the end of what it writes.
 
         Returns
@@ -89,9 +89,17 @@ class Episode:
             What it reads next; empty at the end.
         reward : Reward or None
             None until the model writes something that does not end in a search, which is its answer.
+
+        Raises
+        ------
+        ValueError
+            After the answer: another would be a second try.
         """
-        match = _TAGS.search(text, max(0, len(text) - 2 * LONGEST_QUERY))
+        if self.ended:
+            raise ValueError("the episode has ended with its answer; begin another one")
+        match = _TAGS.search(text, max(0, len(text) - 2 * LONGEST_QUERY)) if isinstance(text, str) else None
         if match is None or self.searches > self.config.max_searches:
+            self.ended = True
             return "", self.score(text)
         return f"<rules>\n{self.search(match[1])}\n</rules>", None
 

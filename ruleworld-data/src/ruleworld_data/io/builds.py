@@ -15,6 +15,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from ..spec import PAPER_POINT, VERSION, Dials, WorldSpec, check_count, data_version, read_fields
 from .cluster import run_on_ray
 from .files import PART, file_digest, whole_file, write_whole
@@ -93,7 +95,11 @@ def build(
     for shard in shards:
         path = folder / shard.path
         body = path.read_bytes() if path.is_file() else b""
-        if body and shard.matches(body) and known.get(shard.path) in (None, sha256(body).hexdigest()):
+        if (
+            body
+            and shard.matches(pa.BufferReader(body))
+            and known.get(shard.path) in (None, sha256(body).hexdigest())
+        ):
             add(shard, body, "kept")
     missing = [shard for shard in shards if shard.path not in entries]
     if not manifest:
@@ -232,8 +238,10 @@ def build_command(folder: str | Path, spec: WorldSpec) -> str:
     )
 
 
-def read_build(folder: str | Path) -> dict[str, Any]:
-    """Read a build that is to be used: ``build.json``, checked against the plan, and every shard's bytes against it.
+def read_build(folder: str | Path, shape: bool = True) -> dict[str, Any]:
+    """Read a build that is to be used: ``build.json``, checked against the plan, and every shard against both.
+
+    ``shape``: whether rows and columns are compared, too; who verifies says more of them.
 
     Raises
     ------
@@ -245,16 +253,19 @@ def read_build(folder: str | Path) -> dict[str, Any]:
     folder = Path(folder)
     manifest = read_manifest(folder)
     spec = world_spec(manifest, folder / MANIFEST)
-    planned = [shard.entry for shard in plan(spec)]
+    shards = plan(spec)
+    planned = [shard.entry for shard in shards]
     listed = [
         isinstance(entry, dict) and {k: entry.get(k) for k in planned[0]} for entry in manifest["shards"]
     ]
     if listed != planned:
         raise ValueError(f"{folder / MANIFEST} does not list the shards of such a build; {_AGAIN}")
-    for entry in manifest["shards"]:
+    for shard, entry in zip(shards, manifest["shards"], strict=True):
         path = folder / entry["path"]
         if not path.is_file():
             raise ValueError(f"shard {path} is missing; {_AGAIN}")
         if file_digest(path) != entry.get("sha256"):
             raise ValueError(f"shard {path} was changed since it was built; {_AGAIN}")
+        if not shard.matches(path, shape):
+            raise ValueError(f"shard {path} is of another build than {MANIFEST} says; {_AGAIN}")
     return manifest

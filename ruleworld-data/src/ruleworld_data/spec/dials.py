@@ -90,6 +90,8 @@ class Dials:
         ValueError
             For anything else; the text says what to type.
         """
+        if not isinstance(text, str):
+            raise ValueError(f"dials must be a text, as in hops=6,crowd=16, empty for none; got {text!r:.80}")
         values: dict[str, Any] = {}
         for part in filter(None, text.replace(" ", "").split(",")):
             name, _, value = part.partition("=")

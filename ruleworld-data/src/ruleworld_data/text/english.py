@@ -31,10 +31,7 @@ _SLOTS = {
 def parse_premise_nl(text: str) -> Fact:
     """Parse a premise, e.g. ``"A is a tiny cat"`` or ``"a pint-sized feline is what a being is"``.
 
-    Raises
-    ------
-    ValueError
-        If it has no reading, or two.
+    A ValueError if it has no reading, or two.
     """
     return _read(text, "premise")
 
