@@ -1,4 +1,4 @@
-"""Tokenizers come back as they were saved; <search> gets one row, and nothing else in the vocabulary changes."""
+"""Tokenizers come back as they were saved; <search> gets one row; words that no training held are named."""
 
 import json
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from dynarule.example import DATA, write_example
 from dynarule.search_token import search_id
+from dynarule.serve.unfamiliar import unfamiliar
 from dynarule.tokenizer import text_ids
 from transformers import AutoTokenizer
 
@@ -115,3 +116,35 @@ def test_a_word_that_the_tokenizer_does_not_know_is_not_the_token(tiny_tokenizer
     tokenizer.unk_token = "w3"  # what such a word is read as
     with pytest.raises(ValueError, match="has no token '<search>'"):
         search_id(tokenizer)
+
+
+ENGLISH = (
+    "if the reader is late, he pays a fine of two euros for each week; dogs must stay outside this building"
+)
+KNOWN = {*ENGLISH.replace(",", "").replace(";", "").split()}
+
+
+class Bytes:
+    """Known words are tokens; others are taken apart in threes, letters beyond Latin in bytes."""
+
+    unk_token_id = None
+
+    def __call__(self, text, **_):
+        word = text.strip()
+        size = 1 if word in KNOWN else len(word.encode()) if not word.isascii() else -(-len(word) // 3)
+        return {"input_ids": [0] * size}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ENGLISH, ""),
+        (ENGLISH + " of Kowalski", ""),  # a name
+        ("Hunde bleiben draussen, wenn jemand anderes zahlen muss", "Hunde bleiben"),
+        ("Если читатель опоздал", "Если читатель"),
+        ("借五本书", "借 五"),
+    ],
+)
+def test_words_of_other_languages_are_named(text, expected):
+    words, count = unfamiliar(Bytes(), [text])
+    assert words[:2] == expected.split() and len(words) <= count

@@ -15,7 +15,6 @@ from rwbench.leaderboard.submissions import read, read_run, submit, validate
 from rwbench.run.books import source_of
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
-from rwbench.score.stats import paired_difference, sample_clusters
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&amp;{{7*7}}"
 
@@ -46,11 +45,9 @@ def test_rows_are_ranked_by_the_paired_test_of_compare_and_frames_are_not(board,
         sorted(read_samples(runs[name] / "samples.jsonl"), key=lambda sample: sample["id"])
         for name in ("naive", "bm25")
     ]
-    values = [np.array([sample["scores"]["recall@1"] for sample in samples]) for samples in by_id]
-    groups = [sample["subtask"] for sample in by_id[0]]
-    difference = paired_difference(*values, groups, sample_clusters(by_id[0]))
+    naive, bm25 = ranks(by_id, "recall@1")
     rank = {row["submission"].partition("_")[2]: row["rank"] for row in board["rows"]}
-    assert rank == {"bm25": 1, "naive": 1 + (difference.ci_low > 0), "random": None, "solver": None}
+    assert rank == {"bm25": bm25, "naive": naive, "random": None, "solver": None} and bm25 == 1
     assert [row["name"] for row in board["rows"] if row["track"] == "answers"] == ["Symbolic solver"]
     assert not any(row["sealed"] for row in board["rows"])
 

@@ -25,13 +25,6 @@ FOL = [
     "Chase(A, B) => Drop_Floral_paw(B, 1)",
     "In(A, Desert) => Slightly_disappointed(A)",
 ]
-NL = [
-    "If A is a tiny cat, it has 14 strong horns.",
-    "If A loses 1 strong fin, A will drop 2 mineral furs.",
-    "If A chases B, B will enter the bridge.",
-    "If A chases B, B will drop 1 floral paw.",
-    "If A is in the desert, A will be slightly disappointed.",
-]
 IDS = np.array([40, 10, 30, 20, 50], dtype=np.int32)
 
 

@@ -65,28 +65,3 @@ def test_a_limit_takes_the_folds_in_turn(workspace, limit):
     assert select(questions, None) == select(questions, 10**6) == questions
     unfolded = workspace.questions("single_rule", "test")
     assert select(unfolded, limit) == unfolded[:limit]
-
-
-@pytest.mark.parametrize(
-    ("rows", "lead"),
-    [
-        # Key, whether it answers, whether it retrieves.
-        ((("dynarule", 1, 1), ("prompting", 1, 0)), "exact_match"),
-        ((("dynarule", 1, 1), ("bm25", 0, 1)), "recall@1"),  # as table 4
-        ((("dynarule", 1, 1),), "exact_match"),
-        ((("bm25", 0, 1), ("solver", 1, 1)), "recall@1"),  # the solver is a ceiling
-        ((("solver", 1, 1), ("prompting-none", 1, 0)), "exact_match"),  # nothing but frames
-    ],
-)
-def test_a_table_leads_with_what_most_of_its_rows_have(rows, lead):
-    estimate = {"macro": {"value": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 5, "method": "bootstrap"}}
-    runs = [
-        {
-            "spec": {"method": {"name": key}, "pool_size": 100, "representation": "nl", "data": "1"},
-            "method": {"key": key, "label": key},
-            "metrics": ({"exact_match": estimate} if answers else {})
-            | ({"recall@1": estimate} if searches else {}),
-        }
-        for key, answers, searches in rows
-    ]
-    assert Setting(tuple(runs)).lead == lead

@@ -26,14 +26,6 @@ def test_a_prompt_shows_the_question_and_its_pool(split, representation):
         assert score_output(row["target"], gold["answers"]).strict_match == 1.0
 
 
-def test_gold_rules_only_and_no_rules():
-    gold = prompt_rows("multi_rule_4", TaskOptions("mini", "tiny", rules="gold"))[0]
-    assert len(gold["rule_ids"]) == 4
-    none = prompt_rows("multi_rule_4", TaskOptions("mini", "tiny", rules="none"))[0]
-    assert none["rule_ids"] == [] and "Rules:" not in none["prompt"]
-    assert none["question"] in none["prompt"] and none["id"] == gold["id"]
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [

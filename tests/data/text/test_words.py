@@ -1,4 +1,4 @@
-"""Other words for the same: every text has one reading, and nothing but texts changes."""
+"""Other words for the same: every text has one reading, nothing but texts changes, and what is no rule is refused."""
 
 import re
 import tomllib
@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.io import build, build_stats
@@ -121,3 +122,22 @@ def test_a_step_counts_in_the_words_of_its_rule():
         last = row["steps"][-1]
         (initial,) = re.findall(r" has (\d+ [^:]+): ", last["nl"])
         assert initial in rules[last["rule_ids"][-1]]
+
+
+@pytest.mark.parametrize("text", CASES["fol"])
+def test_other_fol_is_refused_by_name(text):
+    with pytest.raises(ValueError, match="expected") as caught:
+        parse_rule("fol", text)
+    premise, conclusion = text.split(" => ")[0], text.split(" => ")[-1]
+    assert any(part in str(caught.value) for part in (repr(text), repr(premise), conclusion))
+
+
+@pytest.mark.parametrize("text", CASES["nl"])
+def test_other_english_is_refused(text):
+    with pytest.raises(ValueError, match="expected"):
+        parse_rule("nl", text)
+
+
+def test_a_table_without_fol_is_refused():
+    with pytest.raises(ValueError, match="id and fol"):
+        parse_rule_table(pa.table({"id": pa.array([1], pa.int32()), "nl": ["If"]}))

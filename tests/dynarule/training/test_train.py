@@ -23,7 +23,6 @@ from dynarule.training.whitening import FLOOR, fold, whiten
 from dynarule import RuleBank, RuleMemory, attach, dynarule_config, kblam_config, srki_config
 
 WIDTH = 12
-MUON = {"muon": {"value_rate": 3.0}}
 
 
 def test_the_paper_s_hyper_parameters():
