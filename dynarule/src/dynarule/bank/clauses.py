@@ -62,9 +62,7 @@ _FORMS = [
     )
 ]
 _LOGIC = re.compile(r"\s*(?:=>|⇒)\s*")
-_LABEL = re.compile(
-    r":\s+|(?<=[^\W\d])\s+[–—=-]\s+(?!\d[\d:.]*\s?[ap]\.?m\b)|(?<=\d)\s+[–—-]\s+(?=[^\W\d]|[\d.,]+\s*(?:[€$£%]|EUR|USD|euro))"
-)
+_LABEL = re.compile(PHRASES["label"])
 _NO_LABEL = re.compile(rf"(?:{PHRASES['no_label']})\b", re.IGNORECASE)
 ABBREVIATED = re.compile(r"\b\w\.\w\.$|\betc\.$")
 """The end of a text that keeps its stop."""

@@ -8,6 +8,7 @@ from importlib import resources
 
 _FILE = resources.files(__package__).joinpath("words.toml")
 _WORDS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+INLINE: list[list[str]] = _WORDS.pop("inline")
 PHRASES = {name: phrases.replace("\n", "") for name, phrases in _WORDS.pop("phrases").items()}
 """Alternatives of patterns."""
 LISTS = {name: frozenset(words.split()) for name, words in _WORDS.items()}
@@ -19,12 +20,7 @@ _HIDDEN = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\"[^\"]*\"|“[^”]*”")
 _MONTH = re.compile(r"(?<=\w )(?:May|March)\b")
 _LETTER = re.compile(r"(?<=[a-z] )A\b")
 """No article: "in zone A"."""
-_DOES = re.compile(
-    r"\b(?:an?|the|each|every|he|she|it|who)\s(?:[\w-]+\s){0,2}[\w-]+(?<!s)\s"
-    r"(?!times|always|besides|towards)[\w-]{3,}(?<![su])s\s(?:an?|the|his|her|its|their|your|our|it|them|him)\s",
-    re.IGNORECASE,
-)
-"""A verb that is not listed, by its place: "the nurse *documents* the refusal"."""
+_DOES = re.compile(PHRASES["does"], re.IGNORECASE)
 _OR_MORE = re.compile(r"\bor (?:more|less|fewer|over|under|older|younger)\b", re.IGNORECASE)
 
 

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..bank.lexicon import PHRASES, has_verb
+from ..bank.lexicon import INLINE, PHRASES, has_verb
 
 Line = tuple[int, str]
 """The number of a line, or of a page, and its text."""
@@ -58,38 +58,14 @@ class Block:
         self.text += text
 
 
-BULLET = re.compile(
-    r"(\s*)([-*+:•·–—‣]|[\u2300-\u23ff\u25a0-\u27bf\u2b00-\u2bff\U0001f000-\U0001faff]\ufe0f?|\d\ufe0f?\u20e3|"
-    r"\(cid:\d+\)|\d{1,3}[.)]|\(\d{1,3}\)|\(?[a-zA-Z]\)|\(?[ivx]{1,4}\)|[a-z]\.|[一二三四五六七八九十]{1,3}、)"
-    r"(?:\s+|(?<=、))(?=\S)(.*)"
-)
+BULLET = re.compile(PHRASES["bullet"])
 _PARTED = re.compile(
     r"(?<!\bself)(?<!\bnon)(?<!\bwell)(?<!\bhalf)(?<!\bpart)(?<!\bfull)(?<!\bten)(?<!\btwo)(?<!\bthree)(?<=[^\W\d_])-$"
 )
-_DOTS = re.compile(r"(?:\s\.){2,}(?=\s)")
+_DOTS = re.compile(r"(?:\s\.){2,}(?=\s)|\s?(?<!\.)\.{4,99}(?=\s)")
 """Dots after a label, as in "RENT . . . When you land"."""
-NUMBER = re.compile(
-    r"\s*(?:\([a-z]\)|\([ivx]{2,4}\)|§+\s*\d[\d.]*|\d{1,3}(?:\.\d{1,3})+\.?|\d{1,3}\.?—?\(\d{1,2}\)|"
-    r"(?i:article|section|sec\.|rule|clause|chapter|part|step|artikel|artículo)\s+[\dIVX.-]+[.:]?)\s+"
-    r"(?!(?:EUR|USD|GBP|CHF|AM|PM|KG|KM|MB|GB|[CFVW])\b|Euro)(?=[^\w\s]*[^\W\d_a-z])(?![€$£%])",
-)
-"""The number of a clause, as in "4.1 ", "§ 3 " or "Article 5. "."""
-_INLINE = (
-    (re.compile(r"!\[[^\]]{0,500}\]\([^)]{0,2000}\)|<!--.{0,2000}?-->"), ""),
-    (re.compile(r"\[([^\]]{0,500})\]\([^)]{0,2000}\)"), r"\1"),
-    (re.compile(r"(\*\*|__|~~)(?=\S)(.{1,2000}?)(?<=\S)\1"), r"\2"),
-    (re.compile(r"(?<!\w)([*_])(?=\S)([^*_]{1,2000}?)(?<=\S)\1(?!\w)"), r"\2"),
-    (re.compile(r"^\[[ xX]\] |(?<!\S):[a-z_]{3,40}: "), ""),
-    (re.compile(r"(`{1,2})([^`]{1,2000})\1"), r"\2"),
-    (
-        re.compile(
-            r"</?(?:b|i|u|em|strong|br|sup|sub|span|a|p|div|ul|ol|li|details|summary|kbd|code|center)\b[^>]{0,2000}>",
-            re.IGNORECASE,
-        ),
-        "",
-    ),
-    (re.compile(r"\\([\\`*_{}\[\]()#+.!|-])"), r"\1"),
-)
+NUMBER = re.compile(PHRASES["number"])
+_INLINE = [(re.compile(pattern), replacement) for pattern, replacement in INLINE]
 """Marks within a line, each of bounded length: a line of thousands of open ones would take minutes."""
 OPEN = re.compile(rf"(?:[,;(–-]|\b(?:{PHRASES['open_ends']}))$", re.IGNORECASE)
 """The end of a line in the middle of a sentence."""
@@ -139,6 +115,11 @@ def _style(mark: str, above: str) -> str:
     return mark.replace(name, "1" if name.isdigit() else "i" if roman else "a") if name.isalnum() else mark
 
 
+def is_number(block: Block) -> bool:
+    """Say whether an item has a number or a letter."""
+    return block.mark.strip("().").isalnum()
+
+
 def _leads(text: str, numbered: bool) -> bool:
     """Whether an item leads in to those below it: numbers of another kind, or bullets behind a colon."""
     goes_on = text.endswith((",", ";")) or is_whole(text)
@@ -158,7 +139,7 @@ def nested(blocks: list[Block]) -> list[Block]:
             levels.pop()
         if level in levels:
             del levels[levels.index(level) + 1 :]
-        elif not levels or level[0] > levels[-1][0] or _leads(above.text, block.mark.strip("().").isalnum()):
+        elif not levels or level[0] > levels[-1][0] or _leads(above.text, is_number(above)):
             levels.append(level)
         else:
             levels[-1] = level

@@ -12,7 +12,7 @@ from typing import Any
 from ..bank.clauses import split_rule
 from ..bank.lexicon import has_verb
 from ..bank.openings import leading
-from .blocks import Block, is_whole
+from .blocks import Block, is_number, is_whole
 from .lists import RUNS_ON, joined, whole_item
 from .rules import BookReading, DocumentRule
 from .sentences import IMPRINT, REFERS_BACK, no_rule, sentences
@@ -29,7 +29,7 @@ _IF, _THEN = (
 )
 """Lines as "Condition: ..." and "Action: ..."."""
 _EXCEPTIONS, _EXCEPTED = (
-    re.compile(rf"(?:exceptions?|exclusions?|exempt(?:ions?)?){end}", re.IGNORECASE) for end in (":?$", ": ")
+    re.compile(rf"(?:exceptions?|exclusions?|exempt(?:ions?)?){end}", re.IGNORECASE) for end in (":?$", ":? ")
 )
 
 
@@ -78,6 +78,15 @@ class Document:
                 pairs = zip(blocks[end:], [*blocks[end + 1 :], Block("heading", "", [])], strict=False)
                 if block.kind == "item" or lists:
                     end += sum(1 for _ in takewhile(partial(_is_below, block), pairs))
+                    items = blocks[at + 1 : end]  # numbers behind bullets are another list
+                    end -= len(items) - next(
+                        (
+                            i
+                            for i, item in enumerate(items)
+                            if item.depth == after.depth and is_number(item) != is_number(after)
+                        ),
+                        len(items),
+                    )
                 self._sentences(block, blocks[at + 1 : end])
             at = end
         return self.rules
@@ -102,6 +111,8 @@ class Document:
         at = 0
         while at < len(taken) and (not at or question.kind == "heading"):
             text = re.sub(r"^A(?:nswer)?\s?\d*[.:]\s+", "", taken[at].text)
+            if text[:2] == "- ":
+                taken[at].kind, text = "item", text[2:]
             lists = taken[at].kind == "item" or not is_whole(text)
             below = list(takewhile(lambda b: b.kind == "item", taken[at + 1 :])) if lists else []
             if taken[at].kind == "text":

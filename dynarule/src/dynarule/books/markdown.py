@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from ..bank.lexicon import has_verb
+from ..bank.lexicon import PHRASES, has_verb
 from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_title, is_whole, nested, plain
 from .sentences import REFERS_BACK
 
@@ -14,11 +14,7 @@ _HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
 _UNDERLINE = re.compile(r"\s{0,3}(=+|-{3,}|~{3,})\s*$")
 _RULER = re.compile(r"\s*([-*_=~])(\s*\1){2,}\s*$")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-_PREFIX = re.compile(
-    r"^(?:\s{0,3}(?:>\s?)+(?=[^\d\s=]|$))?"
-    r"(?:\s*\.\. [\w-]+::\s*|\s*\[!\w+\]\s*$|\s*(?:!!!|\?\?\?)\+? ?\w+(?: \".*\")?\s*$|\s*:::.*$)?"
-)
-"""Marks of quotes, and of notes and tips in Markdown and reStructuredText."""
+_PREFIX = re.compile(PHRASES["prefix"])
 _DIRECTIVE = re.compile(r"(\s*)\.\. (?:code|code-block|sourcecode|toctree|contents|image|figure|index|raw)::")
 """What reStructuredText says of no rule, with the lines within it."""
 _COLUMNS = re.compile(r"\s*=+(?: +=+)+$")
@@ -120,7 +116,8 @@ def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> 
         return step[0].lower() != "when" or block.text[:5].lower() == "given"
     if block.kind not in ("text", "item") or NUMBER.match(text) or (lower and _STOP.search(above)):
         return False
-    if OPEN.search(above) or (lower and (wrapped or len(above) > max(45, 0.7 * width))):
+    torn = block.text[:1].isupper() and len(above) > 30  # a rule of its own would begin as the last one did
+    if OPEN.search(above) or (lower and (wrapped or torn or len(above) > max(45, 0.7 * width))):
         return True
     return wrapped and len(above) > 0.7 * width and not is_title(block.text)
 

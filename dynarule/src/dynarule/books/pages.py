@@ -73,6 +73,7 @@ def read_html(body: bytes | str) -> list[Block]:
         text = "".join(str(child) for child in inner)
         if re.search(r"\S\t\d+$", text):
             continue  # a title, its page
+        text = re.sub(r"(?<=[^\W\d])\t+(?=\S)", ": ", text)  # "Sunday", a tab, "closed"
         lines = [" ".join(part.split()) for part in text.split("\n\n")]
         if sum(bool(re.match(r"[-•*–] ", part)) for part in lines) > 1:  # a list that is written by hand
             blocks += blocks_of([(line, part) for part in lines])
@@ -117,7 +118,7 @@ def _spanned(table: Any) -> list[Row]:
                 cells.append(words)
             if cell is not None:
                 words, high, wide = (
-                    plain(cell.get_text(" ")),
+                    plain(cell.get_text(", " if cell("li") else " ", strip=bool(cell("li")))),
                     *(int(cell.get(k) or 1) for k in ("rowspan", "colspan")),
                 )
                 below |= {len(cells) + i: (high - 1, words) for i in range(wide) if high > 1}

@@ -73,7 +73,7 @@ def read_pdf(path: Path) -> list[Block]:
 
 def _line(words: Sequence[Any]) -> str:
     """Return the words of a line, with three blanks where there is a wide gap."""
-    wide = [False, *(b["x0"] - a["x1"] > 1.5 * a["size"] for a, b in pairwise(words))]
+    wide = [False, *(b["x0"] - a["x1"] > 1.1 * a["size"] for a, b in pairwise(words))]
     return "".join(" " * (1 + 2 * gap) + word["text"] for gap, word in zip(wide, words, strict=True)).strip()
 
 

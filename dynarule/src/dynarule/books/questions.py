@@ -14,6 +14,7 @@ from typing import Any
 from Stemmer import Stemmer
 
 from ..bank.clauses import split_rule
+from ..bank.lexicon import PHRASES
 from ..bank.sources import Rules, read_parquet, read_text
 
 FOLLOWS = 0.7
@@ -23,11 +24,7 @@ _STEMMER = Stemmer("english")
 _SMALL = {
     *"a an the is are be it its they he she and or of to for in on at by with that this if when".split()
 }
-_OPENS = re.compile(
-    r"(?:^|(?<=, ))(?:(?:only )?if|when(?:ever)?|where|once|as soon as|in case|provid(?:ed|ing)(?: that)?)\s+",
-    re.IGNORECASE,
-)
-"""What a premise opens with, and a question that states it does not."""
+_OPENS = re.compile(PHRASES["opens"], re.IGNORECASE)
 _UNSAID = re.compile(r"\b(?:unless|except)\b|^(?:until|before|should|had|were|subject to)\b", re.IGNORECASE)
 """In a premise that holds where something does not, or that is no statement."""
 

@@ -16,13 +16,7 @@ REFERS_BACK = re.compile(rf"(?:{PHRASES['refers_back']})\b", re.IGNORECASE)
 _NEEDS_LAST = re.compile(rf"(?:{PHRASES['refers_back']}|{PHRASES['needs_last']})\b", re.IGNORECASE)
 """The beginning of a sentence that says nothing without the one before it."""
 _ABBREVIATION = re.compile(rf"\b(?:{PHRASES['abbreviations']})\.$", re.IGNORECASE)
-_OPENER = re.compile(
-    r"(?<=[a-z)\"'.][.!?])\s+(?=(?:If|When|The|A|An|All|No|Every|Each|Any|Unless|They|It|This|In|For|"
-    r"From|On|At|During|With|Within|After|Before|Under|Between)\s)|"
-    r"(?<=[ap]\.m\.)\s+(?=[A-Z][a-z]+ [a-z])(?!Eastern|Pacific|Central|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day)|"
-    r"(?<=[。！？؟])\s*(?=\S)|"
-    r";\s+(?=(?:if|when|unless|in case) (?!(?:it|they|he|she|this|so|not|both|neither|one|none)\b)[^,]+,)"
-)
+_OPENER = re.compile(PHRASES["sentence_opener"])
 _TITLED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|messrs|st)\.$", re.IGNORECASE)
 IMPRINT = re.compile(rf"(?:{PHRASES['imprint']})", re.IGNORECASE)
 """The beginning of what is about the document."""

@@ -13,6 +13,10 @@ TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLA
     LISTS[name]
     for name in "rule_columns if_columns case_columns then_columns outcome_columns any else blank note_columns".split()
 )
+_DIFFERS = dict.fromkeys(LISTS["else_columns"], "Otherwise,") | dict.fromkeys(
+    LISTS["unless_columns"], "Exception:"
+)
+"""Columns of what holds instead, and how a rule says it."""
 OUTCOME_NAMES = THEN_NAMES | _OUTCOMES
 _COUNTER = re.compile(PHRASES["counter_columns"])
 _ENDS = {"from": "to", "min": "max", "von": "bis", "since": "until", "over": "under", "above": "below"}
@@ -25,10 +29,7 @@ _SIGNS = {
     ">": "more than",
     "<": "less than",
 }
-_RANGE = re.compile(
-    r"[\[(]?\s*(?!\d{4}-\d\d-)([€$£]?[\d.,:]+(?:\s*[^\W\d]+|\s*[€$£%])?)\s*(?:\.\.|–|-|\bto\b|\bbis\b)\s*"
-    r"([€$£]?[\d.,:]+)[\])]?(.*)"
-)
+_RANGE = re.compile(PHRASES["range"])
 
 
 class TableRule(NamedTuple):
@@ -64,7 +65,12 @@ def table_rules(
         return [], ""
     header, body = rows[0][1], rows[1:]
     even = len({len(cells) for _, cells in rows}) == 1
-    if even and len(header) == 2 and not (text or outcomes) and re.search(r"\d", header[1]):
+    if (
+        even
+        and len(header) == 2
+        and not (text or outcomes)
+        and re.search(r"\d", header[1] + header[0] * (header[0].count(" ") > 1))
+    ):
         pairs = [TableRule(line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value]
         return pairs, "if first column, then second"
     if even and not _is_header(header, [cells for _, cells in body]):
@@ -78,32 +84,33 @@ def table_rules(
             raise ValueError(f"no column {name!r}; the columns are {header}")
     lengths = [sum(map(len, column)) / len(body) for column in zip(*cells_of, strict=True)]
     longest = max(((length, i) for i, length in enumerate(lengths)), default=(0, 0))
+    asked, said = (next((i for i, n in enumerate(names) if n in LISTS[use]), 0) for use in ("asked", "said"))
+    if asked != said and not (text or outcomes) and all(is_whole(cells[asked]) for cells in cells_of):
+        pairs = [TableRule(line, f"{cells[asked]} {cells[said]}") for line, cells in body if cells[said]]
+        return pairs, f"{header[asked]!r}, and {header[said]!r} to it"
     texts = [given[text.lower()]] if text else [i for i, name in enumerate(names) if name in TEXT_NAMES]
     split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
-    if not (texts or outcomes or split) and (longest[0] > 40 or len(header) == 1):
+    if not (texts or outcomes or split or {*names} & ALONE_NAMES) and (longest[0] > 40 or len(header) == 1):
         texts = [longest[1]]
     if texts and not (text or split) and {*re.findall(r"\w+", " ".join(names))} & OUTCOME_NAMES:
         said = [cells[texts[0]] for cells in cells_of]
         texts = texts if sum(map(is_whole, said)) > len(said) / 2 else []  # else an offence, and its fine
     if texts and not outcomes:
-        return list(_texts(names, body, texts[0])), f"rules in column {header[texts[0]]!r}"
-    if {"question", "answer"} <= {*names}:
-        asked, said = names.index("question"), names.index("answer")
-        return [
-            TableRule(n, f"{c[asked]} {c[said]}") for n, c in body if c[said]
-        ], "questions and their answers"
+        return _with_exceptions(
+            _texts(names, body, texts[0]), names, body
+        ), f"rules in column {header[texts[0]]!r}"
     corner = header[0]
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
         return list(_matrix(header, body, title)), "a matrix, a rule a cell"
     kept = [i for i, name in enumerate(names) if not _COUNTER.fullmatch(name.strip(" .#"))]
-    kept = [i for i in kept if names[i] not in _NOTES or len(kept) < 3]
+    kept = [i for i in kept if (names[i] not in _NOTES or len(kept) < 3) and names[i] not in _DIFFERS]
     last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, kept)
     first = [i for i in kept if i not in last]
     first = [i for i in first if names[i] in PREMISE_NAMES] or first
     if len(first) == 1 and names[first[0]] in ALONE_NAMES:
         header = ["if" if i == first[0] else name for i, name in enumerate(header)]
     if_, then = (", ".join(header[i] for i in columns) for columns in (first, last))
-    return list(_decisions(header, body, first, last)), f"if {if_}, then {then}"
+    return _with_exceptions(_decisions(header, body, first, last), names, body), f"if {if_}, then {then}"
 
 
 def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> Sequence[int]:
@@ -152,9 +159,11 @@ def _is_header(header: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
         return not any(re.search(r"\d", cell) for cell in header)
     if len(header) == 1:
         return header[0].lower() in TEXT_NAMES
+    if any(cell.endswith(".") and cell.count(" ") > 1 for cell in header):
+        return False
     if any(re.fullmatch(r"[\d.,%€$£ ]+", cell) for cell in header[1:]):
         return bool(not header[0] or re.search(r"[/\\]", header[0]))
-    return all(len(cell) < 50 and not (cell.endswith(".") and cell.count(" ") > 1) for cell in header)
+    return all(len(cell) < 50 for cell in header)
 
 
 def _texts(names: Sequence[str], body: Sequence[Row], column: int) -> Iterator[TableRule]:
@@ -208,6 +217,23 @@ def _decisions(
         premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
         conclusion = " and ".join(effects)
         yield TableRule(line, f"{premise}, {conclusion}." if effects else "", premise, conclusion)
+
+
+def _with_exceptions(
+    rules: Iterator[TableRule], names: Sequence[str], body: Sequence[Row]
+) -> list[TableRule]:
+    """Add what a row says of other cases, in columns such as "else" and "exception"."""
+    columns = [(i, _DIFFERS[name]) for i, name in enumerate(names) if name in _DIFFERS]
+    said = {line: "".join(f". {word} {cells[i]}" for i, word in columns if cells[i]) for line, cells in body}
+    return [
+        rule._replace(
+            text=f"{rule.text.removesuffix('.')}{said[rule.line]}.",
+            conclusion=rule.conclusion and rule.conclusion.removesuffix(".") + said[rule.line],
+        )
+        if rule.text and said[rule.line]
+        else rule
+        for rule in rules
+    ]
 
 
 def _effect(name: str, cell: str) -> str:
