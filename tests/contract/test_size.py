@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_840,
     "dynarule": 12_980,
     "benchmarks": 12_320,
-    "tests": 20_120,
+    "tests": 20_130,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 37_130

@@ -291,11 +291,15 @@ def test_training_says_what_is_wrong(cli, files):
     write_questions(questions, family="mine", key="said")
     train = [*training(folder, mix="null"), "--out", folder / "x"]
     refused = cli(*train, code=2)
-    assert (
-        "every step needs 'text' (or 'nl', as RuleWorld calls it) and 'rule_ids', step 1 of 'w" in refused
-        and "['rule_ids', 'said']" in refused
-    )
+    assert "every step needs 'text' (or 'nl', as RuleWorld calls it)" in refused and "'said'" in refused
+    wrong = json.loads(write_questions(questions, family="mine").read_text().splitlines()[0])
+    wrong["steps"][1]["rule_ids"] = ["99"]
+    questions.write_text(questions.read_text() + json.dumps(wrong) + "\n")  # far behind what one step draws
+    assert "rule '99' is not in" in cli(*training(folder, max_steps=1, mix="null"), *train[-2:], code=2)
+    assert not (folder / "x").exists()
     write_questions(questions, family="mine", key="nl")  # as RuleWorld has it
+    noise = training(folder, mix="null", learning_rate=1e38, max_steps=3)
+    assert "is not finite" in cli(*noise, "--out", folder / "noise", code=2)
     train.append("--resume")
     cli(*train)  # there is nothing to resume, so it begins
     again = cli(*train, "--add", "sorted_batches", code=2)

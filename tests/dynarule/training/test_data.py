@@ -174,7 +174,13 @@ def test_batches_of_a_step_hold_questions_of_like_length():
     [
         ({"steps": []}, "one step at least"),
         ({"steps": [{"text": "a", "rule_ids": [99]}]}, "rule '99' is not in the rule table of 40"),
-        ({"steps": [{"words": "a", "rule_ids": [11]}]}, r"needs 'text' .* has \['rule_ids', 'words'\]"),
+        ({"steps": [{"words": "a", "rule_ids": [11]}]}, "needs 'text' .*'words'"),
+        ({"steps": [{"text": None, "rule_ids": [11]}]}, "needs 'text' .*None"),
+        ({"steps": [{"text": "a", "rule_ids": "11"}]}, "a list 'rule_ids', step 1"),
+        ({"steps": "a"}, "a list 'rule_ids', step 1"),
+        ({"answers": "9"}, "answers are a list of texts, .* are '9'"),
+        ({"answers": [9]}, "answers are a list"),
+        ({"answers": []}, "answers are a list"),
         ({"steps": [{"text": "a <search> b", "rule_ids": [11]}]}, "must not contain <search>"),
     ],
 )

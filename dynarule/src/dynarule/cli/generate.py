@@ -9,15 +9,7 @@ import typer
 
 from ..books.questions import read_rows
 from .loading import Served, warn_of_unknown
-from .shared import (
-    BatchSizeOption,
-    MaxNewTokensOption,
-    QuestionsOption,
-    TopOption,
-    grouped,
-    one_line,
-    say,
-)
+from .shared import BatchSizeOption, MaxNewTokensOption, QuestionsOption, TopOption, grouped, one_line, say
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank

@@ -10,14 +10,7 @@ import typer
 
 from ..books.questions import read_rows
 from .loading import Served
-from .shared import (
-    BatchSizeOption,
-    MaxNewTokensOption,
-    QuestionsOption,
-    grouped,
-    one_line,
-    say,
-)
+from .shared import BatchSizeOption, MaxNewTokensOption, QuestionsOption, grouped, one_line, say
 
 
 @grouped

@@ -51,11 +51,6 @@ def unfamiliar(tokenizer: Any, texts: Sequence[str]) -> tuple[list[str], int]:
 
 def _tokens(tokenizer: Any, word: str) -> float:
     """Return in how many tokens a word is written at best, capitals aside; none knows it: infinite."""
-    ids = [
-        tokenizer(form, add_special_tokens=False)["input_ids"]
-        for form in (word, f" {word}", f" {word.lower()}")
-    ]
-    known = [
-        len(form) for form in ids if tokenizer.unk_token_id is None or tokenizer.unk_token_id not in form
-    ]
-    return min(known, default=float("inf"))
+    forms = word, f" {word}", f" {word.lower()}"
+    ids = [tokenizer(form, add_special_tokens=False)["input_ids"] for form in forms]
+    return min((len(form) for form in ids if tokenizer.unk_token_id not in form), default=float("inf"))

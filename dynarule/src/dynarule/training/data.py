@@ -20,6 +20,7 @@ from .losses import IGNORE
 from .pools import Rows, RulePools
 
 Row = Mapping[str, Any]
+Gold = list[list[int]]
 
 
 def target_text(row: Row, search_token: str = SEARCH_TOKEN, place: SearchPlace = "behind") -> str:
@@ -56,6 +57,8 @@ def encoder_for(
     )
     if search:
         config.search_place = place_of(encoder, rows)
+    for number in range(len(rows)):  # before hours of training
+        encoder.check(rows[number])
     return encoder
 
 
@@ -116,9 +119,9 @@ class Encoder:
         Raises
         ------
         ValueError
-            If columns are missing, a rule id is unknown, steps lack their ``<search>``, or a text has no tokens.
+            As `check`; or if steps lack their ``<search>``, or a text has no tokens.
         """
-        self._check_columns(row)
+        gold = self.check(row)
         (prompt,) = question_prompts(self.tokenizer, [row["question"]], self.question_opening)
         prompt_ids = encode_prompt(self.tokenizer, prompt)
         if self.target is not None:
@@ -132,35 +135,44 @@ class Encoder:
                 f"the {type(self.tokenizer).__name__} reads no token in {answer!r}; load the tokenizer that belongs to "
                 "the model (dynarule.load_tokenizer)"
             )
-        search, gold = self._retrievals(row, ids, answer)
+        search, gold = self._retrievals(gold, ids, answer)
         end = [] if self.tokenizer.eos_token_id is None else [self.tokenizer.eos_token_id]
         length = len(prompt_ids)
         return Encoded([*prompt_ids, *ids, *end], length, [length + place for place in search], gold)
 
-    def _check_columns(self, row: Row) -> None:
+    def check(self, row: Row) -> Gold:
+        """Return the rules of each step, as rows of the rule table; refuse what is missing, or of another kind."""
         missing = [name for name in ("question", "steps", "answers") if name not in row]
         if missing or not row["steps"]:
             raise ValueError(
                 f"a training row needs question, steps and answers, and one step at least; missing or empty: "
                 f"{missing or ['steps']} (columns: {sorted(row)})"
             )
-        for number, step in enumerate(row["steps"], 1):
-            if self.target is None and not ("rule_ids" in step and {"text", "nl"} & set(step)):
-                raise ValueError(
-                    f"every step needs 'text' (or 'nl', as RuleWorld calls it) and 'rule_ids', step {number} of "
-                    f"{row['question']!r} has {sorted(step)}"
-                )
-
-    def _retrievals(self, row: Row, ids: list[int], answer: str) -> tuple[list[int], list[list[int]]]:
-        """Return the places of ``<search>`` in the answer, and the gold rules at the prompt and at each of them."""
-        unique = [dict.fromkeys(map(str, step["rule_ids"])) for step in row["steps"]]
-        try:
-            gold = [[self.rule_rows[rule] for rule in rules] for rules in unique]
-        except KeyError as error:
+        answers, gold = row["answers"], Gold()
+        texts = isinstance(answers, list | tuple) and len(answers) and all(map(_is_text, answers))
+        if self.target is None and not texts:
             raise ValueError(
-                f"rule {error.args[0]!r} is not in the rule table of {len(self.rule_rows)} rules; "
-                "pass the table (or bank) whose ids the questions use"
-            ) from None
+                f"answers are a list of texts, those of {row['question']!r:.80} are {answers!r:.60}"
+            )
+        for number, step in enumerate(row["steps"], 1):
+            given = step if isinstance(step, Mapping) else {}
+            text, rules = given.get("text", given.get("nl")), given.get("rule_ids")
+            if not (isinstance(rules, list | tuple) and (self.target or _is_text(text))):
+                raise ValueError(
+                    "every step needs 'text' (or 'nl', as RuleWorld calls it) and a list 'rule_ids', step "
+                    f"{number} of {row['question']!r:.80} is {step!r:.120}"
+                )
+            names = list(dict.fromkeys(map(str, rules)))
+            if unknown := [name for name in names if name not in self.rule_rows]:
+                raise ValueError(
+                    f"rule {unknown[0]!r} is not in the rule table of {len(self.rule_rows)} rules; "
+                    "pass the table (or bank) whose ids the questions use"
+                )
+            gold.append([self.rule_rows[name] for name in names])
+        return gold
+
+    def _retrievals(self, gold: Gold, ids: list[int], answer: str) -> tuple[list[int], Gold]:
+        """Return the places of ``<search>`` in the answer, and the gold rules at the prompt and at each of them."""
         together = list(dict.fromkeys(rule for step in gold for rule in step))
         if not self.search:
             return [], [together]
@@ -176,6 +188,10 @@ class Encoder:
                 f"{self.search_token}"
             )
         return search, gold
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
 
 
 @dataclass(frozen=True)

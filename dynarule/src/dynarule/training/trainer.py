@@ -184,6 +184,8 @@ def train(
         row = search_id(tokenizer, config.search_token or SEARCH_TOKEN)
         trained_rows = adapter.train_search(row) if own_row else []
     encoder = encoder_for(config, tokenizer, bank.ids, rows, encoder, recipe.searches)
+    for question in held_out or ():
+        encoder.check(question)
     if arguments.pop("gradient_checkpointing", False):
         # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
@@ -226,6 +228,7 @@ def train(
         with module.attached(), disk_errors(folder):
             trainer.train(resume_from_checkpoint=checkpoint)
         model.requires_grad_(False)
+        adapter.check_finite()
         history = [entry for entry in trainer.state.log_history if {"lm_loss", "eval_lm_loss"} & entry.keys()]
         adapter.config.encoder = bank.encoder
         if trainer.is_world_process_zero():
