@@ -102,7 +102,7 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
             if table is None or alone or blank:
                 names = table is None or _is_names(cells, table.rows, bool(blank and alone))
                 if table is None or alone or names:
-                    above = [] if names or table is None else table.rows[:1]
+                    above: list[Row] = [] if names or table is None else table.rows[:1]
                     table = Block("table", named, [(0, line)], rows=above)
                     blocks.append(table)
             table.rows.append((line, cells))

@@ -93,8 +93,8 @@ def table_rules(
     if not (texts or outcomes or split or {*names} & ALONE_NAMES) and (longest[0] > 40 or len(header) == 1):
         texts = [longest[1]]
     if texts and not (text or split) and {*re.findall(r"\w+", " ".join(names))} & OUTCOME_NAMES:
-        said = [cells[texts[0]] for cells in cells_of]
-        texts = texts if sum(map(is_whole, said)) > len(said) / 2 else []  # else an offence, and its fine
+        stated = [cells[texts[0]] for cells in cells_of]
+        texts = texts if sum(map(is_whole, stated)) > len(stated) / 2 else []  # else an offence, and its fine
     if texts and not outcomes:
         return _with_exceptions(
             _texts(names, body, texts[0]), names, body
