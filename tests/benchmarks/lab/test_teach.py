@@ -276,7 +276,7 @@ def test_a_mark_that_the_model_cannot_tell_from_another(model):
 def test_the_recipe_in_the_repository_can_be_read_and_is_that_of_its_checkpoint():
     recipe = read_recipe(LAB.parent / "base/smollm2-next.toml")
     said = json.loads((LAB.parent / "base/smollm2-next/training.json").read_text())
-    assert said["recipe"] == json.loads(json.dumps(asdict(recipe))) and said["tokens"] < recipe.tokens
+    assert said["recipe"] == json.loads(json.dumps(asdict(recipe))) and said["tokens"] >= recipe.tokens
     assert sum(part.share for part in recipe.ingredients.values()) == pytest.approx(1)
     assert recipe.seed != gates.SEED
     for part in (*recipe.ingredients.values(), *(plan for plan, _ in gates.GATES.values())):

@@ -121,24 +121,30 @@ def test_a_finished_run_is_not_run_again(spec, workspace, tmp_path, monkeypatch)
     assert run_spec(spec, workspace, tmp_path) == first
 
 
-def test_results_follow_the_samples(spec, workspace, tmp_path):
-    """Samples that no longer hash to what results.json says are summed up again."""
-    first = run_spec(spec, workspace, tmp_path)
+@pytest.mark.parametrize("part", ["gold_answers", "gold_rules", "fold", "scores"])
+def test_a_sample_with_another_gold_or_score_is_refused(part, spec, workspace, tmp_path):
+    run_spec(spec, workspace, tmp_path)
     path = tmp_path / spec.run_id / "samples.jsonl"
     sample, *others = read_samples(path)
-    sample["scores"]["recall@1"] = 1 - sample["scores"]["recall@1"]
-    path.write_bytes(b"".join(map(sample_line, [sample, *others])))
+    other = {
+        "gold_answers": ["7"],
+        "gold_rules": [[1]],
+        "fold": sample["fold"] + 1,
+        "scores": {"recall@1": 0.5},
+    }
+    path.write_bytes(b"".join(map(sample_line, [sample | {part: other[part]}, *others])))
     assert make_plan(spec, workspace, tmp_path).results is None
-    second = run_spec(spec, workspace, tmp_path)
-    assert second["samples_sha256"] != first["samples_sha256"]
-    assert second["metrics"]["recall@1"] != first["metrics"]["recall@1"]
+    with pytest.raises(ValueError, match=rf"another gold or score than question {sample['id']}"):
+        run_spec(spec, workspace, tmp_path)
+    path.write_bytes(b"".join(map(sample_line, others)))
+    assert run_spec(spec, workspace, tmp_path)["n"]["scored"] == len(others) + 1
 
 
 @pytest.mark.parametrize(
     ("how", "message"),
     [
         ("raise", "RuntimeError: no luck"),
-        ("end", "ended before question"),
+        ("end", "the method ended where"),
         ("other", "answered another where"),
         ("error", "server said 500"),
     ],

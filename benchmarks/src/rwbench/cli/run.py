@@ -163,12 +163,7 @@ def _command() -> str:
 
 
 def _backend(
-    name: str,
-    endpoint: str | None,
-    version: str,
-    temperature: float,
-    batch_size: int,
-    dtype: str,
+    name: str, endpoint: str | None, version: str, temperature: float, batch_size: int, dtype: str
 ) -> Backend:
     if endpoint is None:
         from ..backends.local import Local

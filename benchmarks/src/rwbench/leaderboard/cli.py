@@ -140,12 +140,7 @@ def board(
 
 
 @round_app.command()
-def new(
-    folder: Folder,
-    scale: Scale = "paper",
-    split: Split = "mini",
-    pool_size: PoolSize = 1_000,
-) -> None:
+def new(folder: Folder, scale: Scale = "paper", split: Split = "mini", pool_size: PoolSize = 1_000) -> None:
     """Draw a secret seed; publish its hash and its world's questions, rules and pools, without answers.
 
     The secret is written to NAME.secret.json here: never commit it.

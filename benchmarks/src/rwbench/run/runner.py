@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import from_json
 from ruleworld_data.io import Progress, write_whole
@@ -74,6 +75,7 @@ def run_spec(spec: RunSpec, source: DataSource, out: Path, progress: Progress | 
         pools = pools_of(spec, source)
         method: Method = Method.from_dict(spec.method)
         name = f"{method.label}, {spec.representation.upper()}, {spec.pool_size:,} rules"
+        _check_kept(read_samples(folder / SAMPLES_FILE), pools, spec, method.stepwise)
         with SampleLog(folder / SAMPLES_FILE) as log:
             if any(question.id not in log.done for pool in pools for question in pool.questions):
                 method.prepare(pools)
@@ -114,10 +116,7 @@ def summarise(
         "samples_sha256": samples_sha256(samples),
         "pool_sha256": pools_sha256(pools),
         "environment": where,
-        "timing": {
-            "seconds": round(sum(sample["seconds"] for sample in samples), 3),
-            "finished": finished,
-        },
+        "timing": {"seconds": round(sum(sample["seconds"] for sample in samples), 3), "finished": finished},
     }
 
 
@@ -151,15 +150,26 @@ def _failure(question: Question, error: Exception) -> Output:
 
 
 def _matching(output: Output | None, question: Question) -> Output:
-    if output is None:
+    if output is None or output.id != question.id:
         raise ValueError(
-            f"the method ended before question {question.id}; it must yield one output per question"
-        )
-    if output.id != question.id:
-        raise ValueError(
-            f"the method answered {output.id} where {question.id} was due; outputs come in the order of the questions"
+            f"the method {'ended' if output is None else f'answered {output.id}'} where {question.id} was due; it must "
+            "yield one output per question, in their order"
         )
     return output
+
+
+def _check_kept(samples: Sequence[Sample], pools: Sequence[Pool], spec: RunSpec, stepwise: bool) -> None:
+    """Raise ValueError if a line of an earlier attempt has not its question's gold and its answer's scores."""
+    asked = {question.id: question for pool in pools for question in pool.questions}
+    for sample in samples:
+        if sample["error"] is None and (question := asked.get(sample["id"])) is not None:
+            given = Output(question.id, sample["retrieved"], sample["answers"])
+            true: Any = _sample(question, given, spec.pool_size, stepwise, 0.0)
+            if {**sample, **{name: true[name] for name in (*question.of_sample, "scores")}} != sample:
+                raise ValueError(
+                    f"{SAMPLES_FILE} of run {spec.run_id} has another gold or score than question {question.id}: "
+                    "delete its line and run again to redo it"
+                )
 
 
 def _sample(question: Question, output: Output, pool_size: int, stepwise: bool, start: float) -> Sample:
