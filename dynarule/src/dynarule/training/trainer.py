@@ -184,8 +184,8 @@ def train(
         row = search_id(tokenizer, config.search_token or SEARCH_TOKEN)
         trained_rows = adapter.train_search(row) if own_row else []
     encoder = encoder_for(config, tokenizer, bank.ids, rows, encoder, recipe.searches)
-    for question in held_out or ():
-        encoder.check(question)
+    for number in range(len(held_out or ())):
+        encoder.check(held_out[number])  # type: ignore[index]
     if arguments.pop("gradient_checkpointing", False):
         # The older name goes with transformers 6.
         newer = getattr(model, "activation_checkpointing_enable", None)
