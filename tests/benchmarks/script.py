@@ -7,6 +7,15 @@ from ruleworld_data.prompts import Prompt
 from rwbench.backends import Backend, Completion, Decoding, component, cut
 
 Say = Callable[[str], str]
+RULES = [
+    "If A chases B, B will enter the bridge.",
+    "If A is on the bridge, A will be deeply hungry.",
+    "If A is deeply hungry, A will lose 2 green fins.",
+    "If A is a calm fox, it has 9 green fins.",
+    "If A is a calm owl, it has 4 blue wings.",
+    "If A is in the desert, A will be hardly awake.",
+]
+"""A chain of three rules, and three besides."""
 
 
 def script(name: str, say: Say) -> Backend:

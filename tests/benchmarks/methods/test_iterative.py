@@ -18,16 +18,8 @@ from rwbench.retrievers import Hits, Retriever, component
 from rwbench.run.data import Question, RuleTable
 from rwbench.run.pools import Pool
 
-from ..script import script
+from ..script import RULES, script
 
-RULES = [
-    "If A chases B, B will enter the bridge.",
-    "If A is on the bridge, A will be deeply hungry.",
-    "If A is deeply hungry, A will lose 2 green fins.",
-    "If A is a calm fox, it has 9 green fins.",
-    "If A is a calm owl, it has 4 blue wings.",
-    "If A is in the desert, A will be hardly awake.",
-]
 QUESTION = "How many green fins does a calm fox have when an owl chases it?"
 
 
