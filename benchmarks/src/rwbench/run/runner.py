@@ -158,14 +158,14 @@ def _matching(output: Output | None, question: Question) -> Output:
     return output
 
 
-def _check_kept(samples: Sequence[Sample], pools: Sequence[Pool], spec: RunSpec, stepwise: bool) -> None:
+def _check_kept(samples: Sequence[Any], pools: Sequence[Pool], spec: RunSpec, stepwise: bool) -> None:
     """Raise ValueError if a line of an earlier attempt has not its question's gold and its answer's scores."""
     asked = {question.id: question for pool in pools for question in pool.questions}
-    for sample in samples:
-        if sample["error"] is None and (question := asked.get(sample["id"])) is not None:
-            given = Output(question.id, sample["retrieved"], sample["answers"])
+    for kept in samples:
+        if kept["error"] is None and (question := asked.get(kept["id"])) is not None:
+            given = Output(question.id, kept["retrieved"], kept["answers"])
             true: Any = _sample(question, given, spec.pool_size, stepwise, 0.0)
-            if {**sample, **{name: true[name] for name in (*question.of_sample, "scores")}} != sample:
+            if any(kept[name] != true[name] for name in (*question.of_sample, "scores")):
                 raise ValueError(
                     f"{SAMPLES_FILE} of run {spec.run_id} has another gold or score than question {question.id}: "
                     "delete its line and run again to redo it"

@@ -48,9 +48,8 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     if stem and (every or some) and (one or choice):
         parts = [" ".join(text for text, _ in joined(i.text, 0, n)) if n else i.text for i, n in groups]
         word = next(iter(words & {"und", "oder"}), "and" if every else "or")
-        ends = [
-            _NEXT.split(part, 1) for part in parts
-        ]  # a second sentence of an item stands behind the series
+        # A second sentence of an item stands behind the series.
+        ends = [_NEXT.split(part, 1) for part in parts]
         series = _prefixed(lead, stem, _series([_bare(part) for part, *_ in ends], word), runs)
         yield " ".join([series, *(more for _, *rest in ends for more in rest)]), line
         return
