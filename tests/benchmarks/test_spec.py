@@ -12,7 +12,7 @@ from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.dense import Dense
 from rwbench.retrievers.fuse import RRF
 from rwbench.score.results import find_results
-from rwbench.spec import RunSpec, in_words
+from rwbench.spec import RunSpec, in_words, spec_differences
 
 CASES = tomllib.loads(Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8"))
 
@@ -72,6 +72,14 @@ def test_unknown_fields_and_parameters_are_named_with_near_matches():
         Method.from_dict({"name": "retrieve", "retriever": {"name": "bm25", "tokeniser": "naive"}})
     with pytest.raises(ValueError, match=r"unknown method 'retreive'.*'retrieve'"):
         Method.from_dict({"name": "retreive"})
+
+
+def test_differences_name_the_dotted_field():
+    ours = make().to_dict()
+    theirs = make(method=Retrieve(BM25(k1=0.9)).to_dict()).to_dict()
+    assert spec_differences(theirs, ours) == {"method.retriever.k1": [0.9, 1.5]}
+    assert spec_differences(ours, dict(ours)) == {}
+    assert spec_differences(ours, ours | {"limit": 5}) == {"limit": [None, 5]}
 
 
 def test_committed_runs_keep_their_ids():
