@@ -64,7 +64,7 @@ class Registry(Generic[T]):
         return dict(sorted(self._entries.items()))
 
     def remove(self, name: str) -> None:
-        """Forget an entry (tests and notebooks that define one on the fly)."""
+        """Forget an entry (tests that define one on the fly)."""
         self._entries.pop(name, None)
 
 
@@ -96,8 +96,11 @@ class Component:
         return self.title or self.name
 
     def missing(self) -> str | None:
-        """Return what the user must type to make this component usable here, or None if it is usable."""
-        return None
+        """Return what the user must type to make this component, and what it is made of, usable; None: nothing."""
+        values = [getattr(self, field.name) for field in dataclasses.fields(self)]  # type: ignore[arg-type]
+        parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+        needs = (part.missing() for part in parts if isinstance(part, Component))
+        return next(filter(None, needs), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return name and all fields as JSON values; nested components become dicts too.

@@ -76,8 +76,7 @@ class Output:
 class Method(Component):
     """Base of all methods. A subclass sets ``name`` and implements `answer`.
 
-    Fields called ``model`` (a `Backend`) and ``retriever`` (a `Retriever`) say what is missing here; the model is made
-    ready before the first question.
+    A field called ``model`` (a `Backend`) is made ready before the first question.
 
     Attributes
     ----------
@@ -98,11 +97,6 @@ class Method(Component):
     def whole_batches(self) -> bool:
         """Whether what shares a batch can change the last bits of an output, so that a resumed run must repeat it."""
         return getattr(getattr(self, "model", None), "whole_batches", False)
-
-    def missing(self) -> str | None:
-        """Return what to install first, or None."""
-        parts = (getattr(self, "model", None), getattr(self, "retriever", None))
-        return next((need for part in parts if part is not None and (need := part.missing())), None)
 
     def prepare(self, pools: Sequence[Pool]) -> None:
         """Do once what all pools of a run share: load the model."""

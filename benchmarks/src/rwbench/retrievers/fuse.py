@@ -41,10 +41,6 @@ class RRF(Retriever):
         names = " + ".join(part.label.split(" (")[0] for part in self.parts)
         return f"RRF ({names})" + ("" if self.k == 60 else f", k={self.k}")
 
-    def missing(self) -> str | None:
-        """What to install, if anything."""
-        return next((need for part in self.parts if (need := part.missing())), None)
-
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Prepare every part; scores are sums of reciprocal ranks."""
         scorers = [part.scorer(ids, texts) for part in self.parts]
