@@ -3,7 +3,7 @@
     python benchmarks/lab/teach.py benchmarks/base/smollm2-next.toml --out runs/smollm2-next
 
 ``OUT/last`` is the checkpoint: the changes in float16, and where the training stands. One that was killed goes on from
-it, and another machine by ``--resume``, after some steps of rising rate. ``OUT/model`` is what comes of it, which
+it, here or where the folder was copied to, after some steps of rising rate. ``OUT/model`` is what comes of it, which
 `rwbench models add` joins with its model. Every minute a line of ``OUT/log.jsonl`` has the loss by kind of answer, the
 share of answers of which every token was the likeliest, tokens a second of computing time, and the hours left.
 """
@@ -80,12 +80,12 @@ def check_mark(output_VC: Tensor, mark: str, tokenizer: Any) -> None:
 
 
 class Teaching:
-    """A model that is taught in a folder; ``resume`` is the ``last`` of another one, to go on with here."""
+    """A model that is taught in a folder, from the beginning or from its ``last``."""
 
-    def __init__(self, recipe: Recipe, out: Path, device: str, resume: Path | None = None) -> None:
+    def __init__(self, recipe: Recipe, out: Path, device: str) -> None:
         self.recipe, self.out = recipe, out
         self.at: dict[str, Any] = {"step": 0, "tokens": 0, "seconds": 0.0, "warm": 0}
-        last = out / "last" if (out / "last" / RECORD).is_file() else resume
+        last = out / "last" if (out / "last" / RECORD).is_file() else None
         folder = base_folder(recipe.model)
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16, trust_remote_code=False)
@@ -127,7 +127,7 @@ class Teaching:
         """Stand where a checkpoint does; a ValueError if it is of another recipe, but for how long it is."""
         ours = json.loads(json.dumps(asdict(self.recipe)))
         if said["recipe"] | {"tokens": ours["tokens"]} != ours:
-            raise ValueError(f"{last} is of another recipe; give it, or another --out, or leave --resume out")
+            raise ValueError(f"{last} is of another recipe; give it, or another --out")
         self.at = {name: said[name] for name in self.at} | {"warm": said["step"]}
 
     def join(self) -> None:
@@ -225,16 +225,13 @@ def main(
     tokens: Annotated[
         int | None, typer.Option(help="Of the whole training, in place of the recipe's.")
     ] = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="The folder `last` of a training to go on with here.")
-    ] = None,
     device: str = "cpu",
     threads: Annotated[int, typer.Option(help="One gives the same weights every time.")] = 1,
 ) -> None:
     """Teach, or go on with it; a kill costs two minutes at most."""
     torch.set_num_threads(threads)
     plan = read_recipe(recipe)
-    Teaching(replace(plan, tokens=tokens or plan.tokens), out, device, resume).run()
+    Teaching(replace(plan, tokens=tokens or plan.tokens), out, device).run()
     print(f"wrote {out / 'model'}")
 
 
