@@ -18,7 +18,7 @@ LIMITS = {ENTRY: 32 * KIB, SAMPLES: 16 * MIB}
 MAX_EXPANDED = 64 * MIB
 FOLDER_NAME = re.compile(r"(?=.{12,80}$)[0-9]{4}-[0-9]{2}-[0-9]{2}_[a-z0-9]+([.-][a-z0-9]+)*")
 """Lower case, so that no two names differ in case only; no control characters, no path."""
-HOW_TO_WRITE = "write the folder with `rwbench submit RUN`"
+HOW_TO_WRITE = "write the folder with `rwbench submit RUN WORDS.toml`"
 
 Model = TypeVar("Model", bound=BaseModel)
 
