@@ -155,7 +155,7 @@ def test_every_string_is_escaped_and_the_page_loads_nothing(board):
     row = made_up_row(
         0, **dict.fromkeys(fields, EVIL), subtasks=[EVIL], links={"code": EVIL}, kind=EVIL, rank=None
     )
-    sealed = {"round": EVIL, "drop": {"value": 0.1, "ci_low": 0.0, "ci_high": 0.2}}
+    sealed = {"round": EVIL, "sealed_score": {"value": 0.1, "ci_low": 0.0, "ci_high": 0.2}}
     page = render_board(board_of([{**row, "sealed": sealed, "scale": EVIL, "trained": EVIL}]))
     assert "<img" not in page and "{{7*7}}" in page
     assert "<script" not in page

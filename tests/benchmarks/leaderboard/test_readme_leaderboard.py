@@ -49,13 +49,13 @@ def done(tmp_path_factory):
 
 
 def test_the_commands_lead_to_two_rows_with_their_numbers(done):
-    """The method that ran elsewhere, with the drop of its sealed round, and the run."""
+    """The method that ran elsewhere, with its score in the sealed round, and the run."""
     page = (done / "site/index.html").read_text()
     rows = {row["name"]: row for row in json.loads((done / "site/board.json").read_text())["rows"]}
     assert set(rows) == {"Shared words", "BM25"}
     mine, run = rows["Shared words"], rows["BM25"]
     assert (mine["rank"], mine["n"], mine["track"]) == (1, 550, "answers")
-    assert mine["sealed"]["round"] == "2026-1" and page.count("drop in sealed round 2026-1:") == 1
+    assert mine["sealed"]["round"] == "2026-1" and page.count("in sealed round 2026-1:") == 1
     assert (run["rank"], run["n"], run["track"]) == (1, 550, "retrieval")
     results = json.loads((done / "own" / run["run_id"] / "results.json").read_text())
     assert run["metrics"]["recall@1"] == results["metrics"]["recall@1"]["macro"]

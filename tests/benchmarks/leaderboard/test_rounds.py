@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from rwbench.leaderboard.rounds import (
-    drop,
     enter_round,
     new_round,
     reveal_round,
@@ -113,19 +112,6 @@ def test_scores_are_those_of_the_method_on_the_revealed_world(played, submission
     assert score["sealed_score"] == ran["metrics"]["recall@1"]["macro"]
     public = validate(submissions / BM25).results["metrics"]["recall@1"]["macro"]
     assert score["public_score"] == public
-    assert score["drop"]["value"] == pytest.approx(public["value"] - score["sealed_score"]["value"], abs=1e-6)
-    assert score["drop"]["ci_low"] < score["drop"]["value"] < score["drop"]["ci_high"]
-
-
-def test_the_interval_of_a_drop_is_newcombe_s():
-    """His example: 56/70 and 48/80 with their Wilson intervals give 0.2 (0.0524 to 0.3339)."""
-    from rwbench.score.stats import wilson
-
-    estimates = []
-    for right, n in ((56, 70), (48, 80)):
-        low, high = wilson(right, n)
-        estimates.append({"value": right / n, "ci_low": low, "ci_high": high})
-    assert drop(*estimates) == pytest.approx({"value": 0.2, "ci_low": 0.0524, "ci_high": 0.3339}, abs=5e-5)
 
 
 def test_another_secret_or_kit_after_the_fact_is_found_out(folder):

@@ -191,7 +191,7 @@ def reveal(folder: Folder) -> None:
 
 @round_app.command()
 def score(folder: Folder) -> None:
-    """Check a revealed round, score its entries, and print the drop from the public world as JSON.
+    """Check a revealed round, score its entries, and print their scores beside the public ones as JSON.
 
     An entry's submission lies in submissions/, beside the folder of rounds.
 

@@ -9,7 +9,6 @@ doubts a round can make its world again from the seed. A salt of 256 bits keeps 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 import secrets
 import tempfile
@@ -21,7 +20,6 @@ from pydantic import BaseModel, ConfigDict
 from ruleworld_data.io import write_whole
 
 from ..report.setting import macro
-from ..score.results import Estimate
 from ..spec import canonical_json
 from .board import TRACKS, track_of
 from .files import FOLDER_NAME, json_bytes
@@ -147,8 +145,7 @@ def score_round(folder: Path) -> dict[str, Any]:
     -------
     dict
         ``round``, ``seed``, ``unopened`` (submissions of which there is a hash alone) and ``scores``:
-        per entry ``public`` (the submission), ``metric``, the estimates
-        ``public_score`` and ``sealed_score``, and ``drop`` (public minus sealed, with its 95 % interval).
+        per entry ``public`` (the submission), ``metric``, and the estimates ``public_score`` and ``sealed_score``.
 
     Raises
     ------
@@ -177,19 +174,6 @@ def score_round(folder: Path) -> dict[str, Any]:
     done = {"round": this.name, "seed": this.seed, "unopened": unopened, "scores": scores}
     write_whole(folder / SCORES, json_bytes(done))
     return done
-
-
-def drop(public: Estimate, sealed: Estimate) -> dict[str, float]:
-    """Return public minus sealed with its 95 % interval, from two independent estimates and their intervals.
-
-    Newcombe's square-and-add rule (1998, method 10): the two worlds share no question, so nothing is paired. Unlike a
-    normal interval it has a width where both estimates are 0 or 1.
-    """
-    value = public["value"] - sealed["value"]
-    low = math.hypot(public["value"] - public["ci_low"], sealed["ci_high"] - sealed["value"])
-    high = math.hypot(public["ci_high"] - public["value"], sealed["value"] - sealed["ci_low"])
-    values = {"value": value, "ci_low": value - low, "ci_high": value + high}
-    return {name: round(number, 6) for name, number in values.items()}
 
 
 def entry_files(folder: Path) -> list[Path]:
@@ -238,5 +222,4 @@ def _score(this: Round, path: Path, submissions: Path) -> dict[str, Any]:
     before, after = macro(public.results, metric), macro(results, metric)
     if before is None or after is None:
         raise ValueError(f"{public.folder}: the entry has no {metric}, which its submission is ranked by")
-    scores = {"public_score": before, "sealed_score": after, "drop": drop(before, after)}
-    return {"public": public.folder, "metric": metric, **scores}
+    return {"public": public.folder, "metric": metric, "public_score": before, "sealed_score": after}
