@@ -14,7 +14,7 @@ import json
 import time
 import tomllib
 from collections import defaultdict
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from typing import Annotated, Any
@@ -109,10 +109,6 @@ class Teaching:
         }
         if begin is not None:
             values = load_file(begin / WEIGHTS)
-            if values.keys() != self.weights.keys():
-                raise ValueError(
-                    f"{begin / WEIGHTS} has not the layers that {CONFIG} names; copy the folder again"
-                )
             for name, weight in self.weights.items():
                 weight.data.copy_(values[name])
         self.optimizer = torch.optim.AdamW([*self.weights.values()], betas=(0.9, 0.98), weight_decay=0.0)
@@ -222,16 +218,12 @@ class Teaching:
 def main(
     recipe: Path,
     out: Annotated[Path, typer.Option(help="Folder of the training; if it holds one, that goes on.")],
-    tokens: Annotated[
-        int | None, typer.Option(help="Of the whole training, in place of the recipe's.")
-    ] = None,
     device: str = "cpu",
     threads: Annotated[int, typer.Option(help="One gives the same weights every time.")] = 1,
 ) -> None:
     """Teach, or go on with it; a kill costs two minutes at most."""
     torch.set_num_threads(threads)
-    plan = read_recipe(recipe)
-    Teaching(replace(plan, tokens=tokens or plan.tokens), out, device).run()
+    Teaching(read_recipe(recipe), out, device).run()
     print(f"wrote {out / 'model'}")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import JsonFlag, RunsFolder, existing_results, printable, user_errors
+from .shared import JsonFlag, RunsFolder, printable, user_errors
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
@@ -35,8 +35,9 @@ def report(
     Example: rwbench report runs
     """
     with user_errors():
-        results = existing_results(folder, "give the --out folder of `rwbench run`")
-        if not results:
+        from ..score.results import find_results
+
+        if not (results := find_results(folder)):
             raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
         if pack_to is not None:
             from ..report.packing import pack

@@ -6,12 +6,9 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-
-if TYPE_CHECKING:
-    from ..score.results import Results
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")]
@@ -37,13 +34,3 @@ def disk_error(error: OSError) -> str:
 def printable(text: str) -> str:
     """Return a text whose control characters, which a terminal would obey, are written as escapes."""
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
-
-
-def existing_results(folder: Path, hint: str) -> list[Results]:
-    """Return the results below a folder; a FileNotFoundError with a hint if there is no such folder."""
-    from ..score.results import find_results
-
-    results = find_results(folder)
-    if not results and not folder.is_dir():
-        raise FileNotFoundError(f"there is no folder {folder}; {hint}")
-    return results

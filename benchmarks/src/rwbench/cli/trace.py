@@ -11,7 +11,7 @@ import typer
 
 from ..score.packed import UNKNOWN_RULE
 from ..spec import RunSpec
-from .shared import RunsFolder, existing_results, printable, user_errors
+from .shared import RunsFolder, printable, user_errors
 
 if TYPE_CHECKING:
     from ..run.data import RuleTable
@@ -37,9 +37,9 @@ def trace(
     """
     with user_errors():
         from ..run.books import BookSource, source_of
+        from ..score.results import find_results
 
-        results = existing_results(folder, f"make runs first: rwbench run arena --out {folder}")
-        run = _find_run(results, folder, method, size, form)
+        run = _find_run(find_results(folder), folder, method, size, form)
         sample = _find_sample(run, folder, subtask, question)
         spec = run["spec"]
         source = source_of(RunSpec.from_dict(spec)) if data is None else BookSource.open(data)
@@ -84,7 +84,7 @@ def _find_run(results: list[Results], folder: Path, method: str, size: int | Non
         there = {f"{s['method']['name']} {s['representation']} {s['pool_size']}" for s in specs}
         raise ValueError(
             f"no run of {method!r} with {size or 'any number of'} rules in {form!r} below {folder}; there are: "
-            f"{', '.join(sorted(there)) or 'none'}"
+            f"{', '.join(sorted(there)) or f'none; make some: rwbench run arena --out {folder}'}"
         )
     return min(fitting, key=lambda run: (-run["spec"]["pool_size"], len(run["method"]["label"])))
 

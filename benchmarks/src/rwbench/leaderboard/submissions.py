@@ -95,7 +95,7 @@ def check_all(folders: Iterable[Path], board: Path | None = None) -> dict[str, S
     checked: dict[str, Submission | Refused] = {}
     for path in folders:
         if not os.path.lexists(path):
-            raise FileNotFoundError(f"no {path}; `rwbench submit RUN WORDS.toml --to DIR` writes a submission")
+            raise FileNotFoundError(f"no {path}; to write it type: rwbench submit RUN WORDS.toml")
         try:
             submission = checked[path.name] = validate(path, known)
             known[path.name] = submission.known
