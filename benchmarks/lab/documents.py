@@ -3,8 +3,6 @@
 Nothing here knows of rule memory or ``<search>``: the mark before each step is a plain part of the answer's format.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple

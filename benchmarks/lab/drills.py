@@ -4,8 +4,6 @@ An ingredient is a share of the tokens: worlds at some dials, or plain English, 
 fresh (`ruleworld_data.fresh`), so no rule or question is the benchmark's but by chance.
 """
 
-from __future__ import annotations
-
 import pydoc_data.topics
 import random
 from contextlib import suppress

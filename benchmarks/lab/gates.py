@@ -7,8 +7,6 @@ those and in lists of 40, and how much worse ordinary English is predicted than 
 ``mini`` are asked by ``rwbench run smollm2 --model NAME``, whose rows with gold rules only are the first gate.
 """
 
-from __future__ import annotations
-
 import json
 import pydoc_data.topics
 import random

@@ -6,8 +6,6 @@ and all end right before a branch. Frozen weights and what is added to them are 
 costs what the plain model's costs; gradients go to the two thin factors, which stay in float32.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -6,8 +6,6 @@ Values are arbitrary, so a model has to find and read the rules. What follows is
 books that models are tested on are of none of these domains.
 """
 
-from __future__ import annotations
-
 import pathlib
 import random
 import re

@@ -8,8 +8,6 @@ it, here or where the folder was copied to, after some steps of rising rate. ``O
 share of answers of which every token was the likeliest, tokens a second of computing time, and the hours left.
 """
 
-from __future__ import annotations
-
 import json
 import time
 import tomllib

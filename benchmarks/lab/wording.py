@@ -1,7 +1,5 @@
 """Draw plain worlds, and word their rules as people do: not only "If ..., ...", but notices and schedules."""
 
-from __future__ import annotations
-
 import random
 import re
 from itertools import islice

@@ -1,7 +1,5 @@
 """A chat server on this machine that speaks the OpenAI protocol as well or badly as a test says."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -1,7 +1,5 @@
 """A tiny random language model in a folder, as a user would bring one."""
 
-from __future__ import annotations
-
 
 def save_model(folder, layers=2, positions=8192, seed=0, words=()):
     """Write ``base/`` with a random Qwen2 and a byte-pair tokenizer trained on some text."""

@@ -1,7 +1,5 @@
 """Where embeddings and replies are kept between runs."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

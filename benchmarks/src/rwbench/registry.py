@@ -5,8 +5,6 @@ a name, turns into a plain dict for the run's spec, and is built again from that
 package is imported on the first look-up, so a new file in the folder is all that a new component needs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 import pkgutil

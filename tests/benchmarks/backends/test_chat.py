@@ -1,7 +1,5 @@
 """Servers that break the protocol, stall, or echo the key: each question ends in a reply or in words."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """Evaluation tools and rwbench's prompting rows ask the same prompt, to the byte."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

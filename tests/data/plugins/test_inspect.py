@@ -1,7 +1,5 @@
 """inspect_ai finds our task by its entry point, runs it, and reports what our scorer reports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

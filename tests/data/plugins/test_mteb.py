@@ -1,7 +1,5 @@
 """MTEB runs our retrieval task on encoders for real, and reports what our recall reports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -5,8 +5,6 @@ is no field. A prompt that does not fit, an endpoint that gives up and an answer
 the method turns them into outcomes, and the run goes on.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

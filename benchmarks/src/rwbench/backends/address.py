@@ -1,7 +1,5 @@
 """Addresses of OpenAI-compatible endpoints, and the one host that the key of the environment goes to."""
 
-from __future__ import annotations
-
 import os
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """Where a local model runs, and in which numbers."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

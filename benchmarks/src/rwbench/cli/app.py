@@ -1,7 +1,5 @@
 """`rwbench`: run recipes, list what there is, write reports. Heavy imports wait until a command needs them."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """`rwbench models` puts a model into the cache once, `rwbench book` writes a folder to ask one of."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What `rwbench`'s commands share: options, and how a user's mistake is reported."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 from contextlib import contextmanager

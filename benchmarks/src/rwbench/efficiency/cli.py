@@ -1,7 +1,5 @@
 """`rwbench efficiency`: serving cost by number of rules."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -4,8 +4,6 @@ Base model and method take turns: a prefill of one, a prefill of the other, then
 machine does falls on both, and ratios are of neighbours in time.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections import defaultdict

@@ -5,8 +5,6 @@ Ranks are within a cell: data version, world, split, sub-tasks, representation a
 pool sizes are never averaged. Floors and ceilings frame a cell and have no rank.
 """
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """From predictions to a row of the board: `rwbench kit`, `import`, `submit`, `validate`, `board`, `round` and more."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """submission.json: who hands in which run. Its words are the only ones of a submission that the board shows."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from datetime import date

@@ -1,7 +1,5 @@
 """Files of a submission: two plain files of known names and bounded size, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

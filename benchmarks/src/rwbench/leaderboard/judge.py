@@ -1,7 +1,5 @@
 """From a submission's spec and records to results: questions, pools and gold come from our data."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any

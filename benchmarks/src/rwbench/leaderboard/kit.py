@@ -1,7 +1,5 @@
 """Kits: what a method may see of a setting, as files: questions, rules and pools. No answers, no proofs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from pathlib import Path

@@ -6,8 +6,6 @@ salt, and ends the list of hashes; then entries are opened, and ``score`` compar
 doubts a round can make its world again from the seed. A salt of 256 bits keeps the seed from being guessed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import secrets

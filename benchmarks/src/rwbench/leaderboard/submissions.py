@@ -1,7 +1,5 @@
 """Submissions: written from a run, read back, re-scored and compared. Reads data only; runs nothing of a stranger's."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

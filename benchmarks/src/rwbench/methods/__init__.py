@@ -5,8 +5,6 @@ with its pool, and yields one `Output` per question, in order, as soon as it has
 once. A method returns retrieved rules (per step), answers, or both; the runner scores whatever is there.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

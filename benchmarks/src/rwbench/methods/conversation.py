@@ -4,8 +4,6 @@ A method writes down one question's course as a generator: it yields a `Call`, g
 returns its `Output`. All calls that are due in a batch go to the backend together.
 """
 
-from __future__ import annotations
-
 import time
 from abc import abstractmethod
 from collections import defaultdict

@@ -8,8 +8,6 @@ A model that has a language of its own for answers and requests (`Template.reque
 the lines of the answer that it goes on with.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """DynaRule+: a search that looks ahead, and rules that are read token by token; not the paper's."""
 
-from __future__ import annotations
-
 from dataclasses import field, replace
 
 import numpy as np

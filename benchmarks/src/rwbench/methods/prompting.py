@@ -1,7 +1,5 @@
 """Prompting: the rules stand in the prompt, all of them, the gold ones only, or none."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

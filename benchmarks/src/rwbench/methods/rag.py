@@ -1,7 +1,5 @@
 """RAG: the rules that a retriever finds stand in the prompt; retrieved once, before the answer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import field
 from typing import Any

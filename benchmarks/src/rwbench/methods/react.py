@@ -8,8 +8,6 @@ writes its answer line by line, and under a line that asks come the rules that w
 which form they are, so that a first request in English may go to rules in logic: see `ReAct.reworded`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import field, replace

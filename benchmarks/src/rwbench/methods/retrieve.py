@@ -1,7 +1,5 @@
 """Retrieval alone: the question text is the query, no model reads the rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..retrievers import Retriever

@@ -1,7 +1,5 @@
 """The ceiling: closed-world forward chaining over the pool's rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from ..run.pools import Pool

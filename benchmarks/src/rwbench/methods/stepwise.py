@@ -5,8 +5,6 @@ horse is jealous, so ..."). The clause is the query, the line is written again w
 question itself had found, and so on until the answer. Active retrieval (Jiang et al. 2023) with every step a trigger.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..backends import Decoding

@@ -6,8 +6,6 @@ representation. A plain transformers folder is a model without adapters. ``promp
 prompt template of this package (see `ruleworld_data.prompts`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

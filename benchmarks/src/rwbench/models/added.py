@@ -4,8 +4,6 @@ transformers reads GGUF and undoes its quantisation. What is kept is the plain m
 ``models/NAME/base`` of the cache: every command opens it in a second, and adapters have weights to be trained for.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import json

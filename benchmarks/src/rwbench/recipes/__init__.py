@@ -5,8 +5,6 @@ from a `Cell` to the methods to compare there. A new file in this folder is all 
 calling another and changing fields with `dataclasses.replace`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

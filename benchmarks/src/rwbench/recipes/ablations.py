@@ -1,7 +1,5 @@
 """Ablations: one thing changed at a time. Settings are chosen with ``--split validation``."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

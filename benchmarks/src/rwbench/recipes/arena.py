@@ -1,7 +1,5 @@
 """All methods side by side, a first run without a model, and the rows that other tables share."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Recipes on rule books of the real world, which no model here was taught."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@
 folds of the questions are the paper's seeds. Figure 6b (efficiency) is ``rwbench efficiency``.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..backends.local import Local

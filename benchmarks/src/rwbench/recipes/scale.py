@@ -1,7 +1,5 @@
 """All 4.94 million rules in memory: the same questions in pools of 100,000, a million, and every rule of the world."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..methods import Method

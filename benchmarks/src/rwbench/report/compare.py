@@ -1,7 +1,5 @@
 """Runs against a first one: paired differences on the questions that both answered, and what differs in their specs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """How often answers go wrong in which way: error classes of the samples of runs (`score.errors`)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path

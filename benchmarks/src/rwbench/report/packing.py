@@ -1,7 +1,5 @@
 """From a folder of runs to one small enough to commit (`score.packed`), and which recipe made which run."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Numbers of different settings never share a figure or a sentence.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

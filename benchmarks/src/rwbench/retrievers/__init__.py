@@ -6,8 +6,6 @@ cut to k. (Top-k routines of search libraries cut first and break ties by
 array position; with questions that name only a rule's premise that changes most top-10 lists.)
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence

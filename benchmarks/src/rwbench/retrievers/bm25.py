@@ -1,7 +1,5 @@
 """BM25 in Lucene's form, indexed by bm25s and ranked by `rank`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Reciprocal rank fusion."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated
 

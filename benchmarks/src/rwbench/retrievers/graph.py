@@ -5,8 +5,6 @@ then, so what it visits are rules that the question names and rules that lead on
 search that sees both ends of a chain.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The floor: a random ranking."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 

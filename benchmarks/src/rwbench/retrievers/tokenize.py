@@ -4,8 +4,6 @@ The tokenizer decides whether BM25 works on rules at all: split at blanks, ``Tin
 "a tiny cat", and every rule in FOL scores zero.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Folders of runs: which spec a folder belongs to, and how far it is."""
 
-from __future__ import annotations
-
 import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -12,8 +12,6 @@ sees. With ``pool_within`` the distractors come from the batch's larger pool: si
 over pool sizes is not blurred by other distractors, and an encoder reads only the rules of the largest pool.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict

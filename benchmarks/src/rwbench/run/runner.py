@@ -4,8 +4,6 @@ Killing the process at any byte costs at most the question in flight: running th
 what is missing and ends with the same results.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Collection, Iterator, Sequence

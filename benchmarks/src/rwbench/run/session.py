@@ -1,7 +1,5 @@
 """A command's work: all runs of a recipe, planned, or one after another, in several processes, or on a cluster."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed

@@ -4,8 +4,6 @@
 not apply. It reads first-order logic and English alike, follows fixed rules and asks no model.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """results.json: what a finished run says, as typed JSON objects that pydantic checks; reading and writing it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired

@@ -1,7 +1,5 @@
 """From a method's output to the scores of one question; the definitions are `ruleworld_data.scoring`'s."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

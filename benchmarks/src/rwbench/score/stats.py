@@ -11,8 +11,6 @@ The bootstrap draws clusters with replacement; the paired test flips the signs o
 Sub-tasks weigh the same, whatever their size.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence

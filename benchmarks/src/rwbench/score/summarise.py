@@ -1,7 +1,5 @@
 """Samples in numbers: means with intervals and fold spread, recall by step and type, outcomes, costs, attention."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from statistics import fmean, pstdev

@@ -1,7 +1,5 @@
 """The paper's own numbers, and which of ours stand beside them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence
