@@ -12,11 +12,11 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_840,
     "dynarule": 12_980,
-    "benchmarks": 12_320,
-    "tests": 20_130,
+    "benchmarks": 12_150,
+    "tests": 20_070,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 37_130
+ALL_SOURCE = 36_960
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3
