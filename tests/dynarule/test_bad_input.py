@@ -45,13 +45,8 @@ def forcing(*steps, then=None):
 
 def test_an_unsupported_family_is_named():
     """Gemma caps its scores, which rules would escape."""
-    sizes = {
-        "hidden_size": 8,
-        "intermediate_size": 8,
-        "num_hidden_layers": 1,
-        "head_dim": 4,
-        "vocab_size": 20,
-    }
+    sizes = dict.fromkeys(("hidden_size", "intermediate_size", "vocab_size"), 8)
+    sizes |= {"num_hidden_layers": 1, "head_dim": 4}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "pad_token_id": 0}
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model("gemma2", **sizes, **heads))
     message = r"is of model type 'gemma2', .* supported type: llama, mistral, qwen2, qwen3"
@@ -85,17 +80,6 @@ def test_a_model_that_does_not_hold_the_adapter_is_refused(change, ready, bank, 
     assert other.config._attn_implementation == "sdpa"
     with pytest.raises(ValueError, match=r"Qwen2ForCausalLM has no DynaRule adapter; load one with"):
         RuleMemory(other, bank)
-
-
-def test_an_attention_that_is_not_sdpa_or_eager_is_refused(ready, bank):
-    model, _, adapter = ready()
-    model.config._attn_implementation = "flex_attention"
-    with (
-        pytest.raises(ValueError, match=r"'flex_attention', .* sdpa or eager; call model\.set_attn_impl"),
-        attach(model, RuleMemory(adapter, bank)),
-    ):
-        pass
-    assert model.config._attn_implementation == "flex_attention"
 
 
 # A bank that changes in the middle of a generation: what is kept stays, the next <search> sees the change.

@@ -14,16 +14,9 @@ from transformers import (
     Qwen3NextConfig,
 )
 
-from dynarule import RuleMemory, attach, generate
+from dynarule import generate
 
 PROMPTS = ["w11 w12 w13", "w20"]
-
-
-def test_padding_on_the_right_is_refused(bank, ready):
-    model, _, adapter = ready()
-    ids, mask = torch.tensor([[11, 12, 13], [20, 0, 0]]), torch.tensor([[1, 1, 1], [1, 0, 0]])
-    with attach(model, RuleMemory(adapter, bank, 90)), pytest.raises(ValueError, match="pad on the left"):
-        model.generate(ids, attention_mask=mask, max_new_tokens=2)
 
 
 def test_each_batch_has_a_growing_cache_unless_a_call_names_another(bank, ready):

@@ -1,12 +1,14 @@
 """Generation with rules: batches, padding, <search>, its cap, the trace and the refused options."""
 
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 import torch
 from dynarule.memory.refusal import says, support_curve
 from dynarule.tokenizer import PlainText, encode_prompt
 from tokenizers import AddedToken
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from dynarule import (
     RuleAdapter,
@@ -17,6 +19,8 @@ from dynarule import (
     generate,
     question_prompts,
 )
+
+from .conftest import random_bank
 
 WIDTH, SEARCH = 20, 90
 PROMPTS = ["w11 w12 w13", "w20", "w31 w32 w33 w34 w35 w36", "w41 w42"]
@@ -48,6 +52,21 @@ def by_hand(model, tokenizer, adapter, bank, prompt, steps, forced=()):
     with attach(model, memory):
         model(torch.tensor([ids]))
     return ids[start:], memory.trace
+
+
+def test_an_answer_ends_at_a_stop_string():
+    folder = next(Path(__file__).parents[2].glob("benchmarks/**/models/tiny/base"))
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5, update_scope="none"))
+    bank = random_bank([f"rule {i}" for i in range(9)])
+
+    def ask(**options):
+        answers = generate(model, tokenizer, bank, ["A cat", "In the"], max_new_tokens=12, **options)
+        return [answer.text for answer in answers]
+
+    first, second = ask()
+    stop = first.split()[3]
+    assert ask(stop_strings=[stop]) == [first[: first.index(stop) + len(stop)], second]
 
 
 @torch.no_grad()

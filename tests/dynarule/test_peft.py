@@ -572,13 +572,27 @@ def padded(cell):
     return [cell.ask(ids=ids, attention_mask=mask)[0][1:]]
 
 
-def continued(cell, *, within):
+def after(cell, call, *, within):
+    """Go on with what was read within the block, once it has ended or another prompt was read."""
     model = cell.tuned()
     with attach(model, RuleMemory(model, cell.bank, SEARCH)):
-        out = cell.plain(model, return_dict_in_generate=True)
+        cache = model(IDS).past_key_values
         if within:
-            return cell.plain(model, out.sequences.tolist(), past_key_values=out.past_key_values)
-    return attached_call(cell, lambda m: m(out.sequences[:, -1:], past_key_values=out.past_key_values))
+            return call(model, cache)
+    return call(model, cache)
+
+
+def go_on(model, cache):
+    return model(IDS[:, -1:], past_key_values=cache)
+
+
+def write_on(model, cache):
+    return model.generate(input_ids=IDS, past_key_values=cache, max_new_tokens=2)
+
+
+def twice(model, cache):
+    cache.batch_repeat_interleave(2)
+    return model(torch.tensor([[14]] * 4), past_key_values=cache)
 
 
 def saved(cell, **options):
@@ -674,7 +688,9 @@ REFUSED = {
     "make a new RuleMemory": lambda c: (m := second(c)) and c.ask(m, asked=Switching(m)),
     r"cannot be merged; call unload\(\)": lambda c: c.tuned().merge_and_unload(),
     "cannot be added up": lambda c: c.tuned().add_weighted_adapter(["default"], [1.0], "both"),
-    "is a pickle": lambda c: saved(c, safe_serialization=False),
+    "save the adapter without safe_serialization": lambda c: c.tuned().save_pretrained(
+        c.folder / "pickled", safe_serialization=False
+    ),
     "low_cpu_mem_usage=True is not supported": lambda c: c.load(low_cpu_mem_usage=True),
     "adapter_names is not supported with rules": lambda c: c.ask(adapter_names=["default"]),
     "has a PEFT method already .* merge_and_unload": lambda c: c.tuned(lora(c)),
@@ -684,12 +700,23 @@ REFUSED = {
     "num_beams=3 .* not supported with rules": lambda c: configured(c, model=False),
     "num_beams=3 is not supported with": lambda c: configured(c, model=True),
     "a StaticCache is not supported": lambda c: c.ask(cache_implementation="static"),
-    "past_key_values holds an earlier turn": lambda c: continued(c, within=True),
-    "the cache goes on with 1 rows": lambda c: continued(c, within=False),
+    "past_key_values holds an earlier turn": lambda c: after(c, write_on, within=True),
+    "with the rules of the latest prompt of this memory": lambda c: after(
+        c, lambda m, cache: m(IDS) and go_on(m, cache), within=True
+    ),
+    "of 4 rows holds no text": lambda c: after(c, twice, within=True),
+    "no rule memory is attached any more": lambda c: after(c, go_on, within=False),
+    "rules, and no rule memory is": lambda c: after(c, write_on, within=False),
+    "of 2 rows holds no text": lambda c: attached_call(c, lambda m: go_on(m, c.base()(IDS).past_key_values)),
+    "resize the base model before": lambda c: moved(c.base()).resize_token_embeddings(120),
     "another thread has attached": lambda c: attached_call(c, lambda m: in_a_thread(lambda: m(IDS))),
     "call attach and the model in one thread": lambda c: attached_call(c, lambda m: streamed_elsewhere(c, m)),
     "attached cannot be copied or pickled": lambda c: attached_call(c, copy.deepcopy),
     "leave the block of `attach` first": lambda c: attached_call(c, pickle.dumps),
+    "pad on the left": lambda c: c.ask(ids=[[11, 12], [1, 0]], attention_mask=torch.tensor([[1, 1], [1, 0]])),
+    r"'flex_attention', .* sdpa or eager; call model\.set_attn_impl": lambda c: changed(
+        c, lambda model: setattr(model.config, "_attn_implementation", "flex_attention")
+    ),
     "was set to 'eager', which reads no rules": lambda c: attached_call(
         c, lambda m: m.set_attn_implementation("eager") or m(IDS)
     ),

@@ -89,6 +89,20 @@ def test_an_answer_is_that_of_generate_with_the_rules_of_each_step(served, clien
     assert client.models.retrieve("other").id == "other"
 
 
+def test_pages_of_other_origins_may_ask_with_a_key_alone(served):
+    origin = {"origin": "http://app.example", "access-control-request-method": "POST"}
+    origin["access-control-request-headers"] = "authorization, content-type"
+    with TestClient(make_app(served[0], "secret")) as http:
+        asked_first = http.options("/v1/models", headers=origin)
+        allowed = asked_first.headers["access-control-allow-headers"]
+        assert asked_first.status_code == 200 and "authorization" in allowed
+        for key, status in (("secret", 200), ("wrong", 401)):
+            answer = http.get("/v1/models", headers={"authorization": f"Bearer {key}"} | origin)
+            assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (status, "*")
+    with TestClient(make_app(served[0]), base_url="http://localhost") as http:
+        assert http.options("/v1/chat/completions", headers=origin).status_code == 403
+
+
 def test_a_stream_is_the_answer_in_pieces(served, client):
     whole = expected(served, QUESTIONS[0]).text
     chunks = list(

@@ -24,6 +24,7 @@ from peft.utils.other import set_additional_trainable_modules
 from torch import nn
 
 from ._files import assembled, changing
+from .attention_interface import NAMES, READ_WITH
 from .base_model import BaseModel, attention_blocks, base_matrix
 from .config import CONFIG_FILE, NAME, WEIGHTS_FILE, DynaRuleConfig
 from .projection import RuleProjection
@@ -46,7 +47,13 @@ class DynaRuleLayer(nn.Module, BaseTunerLayer):
         self._active_adapter = adapter_name
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the attention block."""
+        """Run the attention block, unless its text was read with rules that are attached no more."""
+        read = getattr(kwargs.get("past_key_values"), READ_WITH, None)
+        if read is not None and self.base_layer.config._attn_implementation not in NAMES.values():
+            raise ValueError(
+                "past_key_values holds a text that was read with rules, and no rule memory is attached any more; go on "
+                "inside the block of `attach`, or read the text again without a cache"
+            )
         return self._modules["base_layer"](*args, **kwargs)  # type: ignore[misc]  # not through __getattr__
 
     def unmerge(self) -> None:
@@ -154,6 +161,15 @@ class DynaRuleModel(BaseTuner):
         raise ValueError(
             "adapters of rules cannot be added up; load both, and call set_adapter(name) for one"
         )
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> Any:
+        """Resize the base's, unless rows of its vocabulary are an adapter's."""
+        if any(config.trainable_token_indices is not None for config in self.peft_config.values()):
+            raise ValueError(
+                f"the vocabulary has rows that belong to the adapter ({SEARCH_TOKEN}), and is not resized with them; "
+                "resize the base model before the adapter is made or loaded"
+            )
+        return cast(Any, self.model).resize_token_embeddings(*args, **kwargs)
 
     def _cast_adapter_dtype(self, adapter_name: str, autocast_adapter_dtype: bool = True) -> None:
         """Stay in the base model's dtype, which attention reads without a cast."""

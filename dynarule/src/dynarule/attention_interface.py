@@ -16,6 +16,8 @@ from .kernels import attend
 
 NAMES = {"sdpa": "dynarule", "eager": "dynarule_eager"}
 """What transformers calls this attention, by the implementation it stands in for."""
+READ_WITH = "dynarule_prompt"
+"""The attribute of a key-value cache that says with which prompt's rules its text was read."""
 
 
 def register() -> None:

@@ -189,7 +189,15 @@ class DynaRuleConfig(PeftConfig):
         return asdict(self) | {"target_modules": sorted(self.target_modules)}
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
-        """Write ``adapter_config.json``, whole or not at all."""
+        """Write ``adapter_config.json``, whole or not at all; PEFT calls it right after it has written the weights."""
+        pickled, weights = (Path(save_directory) / name for name in (PICKLED, WEIGHTS_FILE))
+        if pickled.is_file() and not (
+            weights.is_file() and weights.stat().st_mtime_ns >= pickled.stat().st_mtime_ns
+        ):
+            raise ValueError(
+                f"{pickled} is a pickle, which may run code and is not read; delete it, and save the adapter without "
+                "safe_serialization=False"
+            )
         values = self.to_dict() | {"auto_mapping": kwargs.get("auto_mapping_dict") or self.auto_mapping}
         Path(save_directory).mkdir(parents=True, exist_ok=True)
         write_whole(Path(save_directory) / CONFIG_FILE, json.dumps(values, indent=2, sort_keys=True))

@@ -153,6 +153,7 @@ def generate(
                 max_new_tokens=min(max_new_tokens, max(rooms)),
                 do_sample=do_sample,
                 pad_token_id=pad,
+                tokenizer=tokenizer,  # for stop_strings
                 logits_processor=[_finite, *processors, *writers],
                 stopping_criteria=[*criteria, *([refusals] if refusals else [])],
                 **({} if cache is None else {"past_key_values": cache}),

@@ -25,7 +25,7 @@ def rules_of(tmp_path, name, text, encoding="utf-8", **columns):
     return [(rule.line, rule.text) for rule in read_documents(path, **columns)]
 
 
-DOCUMENTS = (Path(__file__).parent / "documents.txt").read_text(encoding="utf-8").split("=== ")[1:]
+DOCUMENTS = (Path(__file__).parent / "documents.txt").read_text(encoding="utf-8").split("\n=== ")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.partition("\n")[0])
@@ -41,12 +41,8 @@ def test_no_half_rule_and_no_lost_rule(tmp_path, document):
 
 def test_docx(tmp_path):
     space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-    texts = [
-        "1.1 Employees book flights 14 days ahead.",
-        "1.2 Managers must",
-        "(a) keep receipts;",
-        "(b) fly economy.",
-    ]
+    first = "1.1 Employees book flights 14 days ahead."
+    texts = [first, "1.2 Managers must", "(a) keep receipts;", "(b) fly economy."]
     body = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in texts)
     kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
@@ -61,11 +57,7 @@ def test_docx(tmp_path):
     with zipfile.ZipFile(tmp_path / "travel.docx", "w") as file:
         for name, text in parts.items():
             file.writestr(name, text)
-    rules = [
-        "Employees book flights 14 days ahead.",
-        "Managers must keep receipts.",
-        "Managers must fly economy.",
-    ]
+    rules = [first[4:], "Managers must keep receipts.", "Managers must fly economy."]
     read = read_documents(tmp_path / "travel.docx")
     assert [(rule.line, rule.text) for rule in read] == list(zip((1, 3, 4), rules, strict=True))
 
@@ -139,19 +131,19 @@ def test_cells_and_footnotes_of_a_pdf_stay_with_their_words(tmp_path):
 
 
 def test_two_columns_of_a_pdf_are_read_one_after_the_other(tmp_path):
-    left = [
-        "1. A player may be loaned to a",
-        "club of the same league for one",
-        "season. He may not return be-",
-    ]
-    left += ["fore its end, and his wages are", "paid by the club that he plays", "for."]
-    right = [
-        "2. A club that fails to pay the",
-        "transfer fee is barred from the",
-        "next transfer window until all",
-    ]
-    right += ["sums are paid in full and the", "other club has confirmed that it", "has received them."]
-    pages = [[f"{a}|{b}" for a, b in zip(left, right, strict=True)]]
+    left = """1. A player may be loaned to a
+club of the same league for one
+season. He may not return be-
+fore its end, and his wages are
+paid by the club that he plays
+for."""
+    right = """2. A club that fails to pay the
+transfer fee is barred from the
+next transfer window until all
+sums are paid in full and the
+other club has confirmed that it
+has received them."""
+    pages = [[f"{a}|{b}" for a, b in zip(left.splitlines(), right.splitlines(), strict=True)]]
     assert [text for _, text in rules_of(tmp_path, "league.pdf", pdf_of(pages))] == [
         "A player may be loaned to a club of the same league for one season. He may not return before its end, and his "
         "wages are paid by the club that he plays for.",
@@ -187,12 +179,6 @@ def test_sheets_have_merged_cells_titles_and_two_rows_of_names(tmp_path):
     ("name", "text", "encoding", "expected"),
     [
         ("rules.csv", 'rule,conclusion\n"If A, B pays.",B pays\n', "utf-8-sig", "If A, B pays."),
-        (
-            "limits.rst",
-            "=====  ======  ======\nCity   Lunch   Dinner\n=====  ======  ======\nRome   20 EUR  45 EUR\n",
-            "utf-8",
-            "If city is Rome, lunch is 20 EUR and dinner is 45 EUR.",
-        ),
         ("rules.tsv", "rule\tnote\nIf it rains, we stop.\tx\n", "utf-16", "If it rains, we stop."),
         (
             "fees.csv",
@@ -207,15 +193,10 @@ def test_encodings(tmp_path, name, text, encoding, expected):
 
 
 def test_columns_may_be_named(tmp_path):
-    book = openpyxl.Workbook()
-    book.active.append(["Fee", "Zone"])
-    book.active.append([5, "A"])
-    book.save(tmp_path / "fees.xlsx")
-    assert [rule.text for rule in read_documents(tmp_path / "fees.xlsx", outcomes=["Fee"])] == [
-        "If zone is A, fee is 5."
-    ]
+    table = tmp_path, "fees.csv", "Fee,Zone\n5,A\n"
+    assert rules_of(*table, outcomes=["Fee"]) == [(2, "If zone is A, fee is 5.")]
     with pytest.raises(ValueError, match=r"no column 'Price'; the columns are \['Fee', 'Zone'\]"):
-        read_documents(tmp_path / "fees.xlsx", outcomes=["Price"])
+        rules_of(*table, outcomes=["Price"])
 
 
 def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path):
@@ -234,22 +215,10 @@ def test_what_cannot_be_read_is_named_and_the_rest_is_read(tmp_path):
         read_documents(tmp_path / "b.md")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "." * 20_000,
-        ". " * 10_000,
-        "1." * 10_000,
-        "[" * 40_000,
-        "<!--" * 5_000,
-        "**a" * 7_000,
-        "![" * 20_000,
-        "[a](" * 10_000,
-    ],
-)
-def test_a_line_of_marks_is_read_at_once(line):
+@pytest.mark.parametrize("mark", [".", ". ", "1.", "[", "<!--", "**a", "![", "[a]("])
+def test_a_line_of_marks_is_read_at_once(mark):
     start = time.process_time()
-    blocks_of([(1, line)])
+    blocks_of([(1, mark * (40_000 // len(mark)))])
     assert time.process_time() - start < 1  # of dots 17 seconds, where time grew with the square
 
 

@@ -12,8 +12,8 @@ from dynarule.plus.retrieval_loop import RetrievalLoop
 from dynarule.plus.searches import KnownSearch, Searches
 from dynarule.training import Encoder, paper_recipe
 from dynarule.training import train as train_reading
+from dynarule.training.optimizers import FLOOR, whitening
 from dynarule.training.pools import keyed
-from dynarule.training.whitening import FLOOR, whitening
 
 from dynarule import RuleAdapter, RuleBank, attach, dynarule_config, load_adapter, prepare_search, rule_memory
 

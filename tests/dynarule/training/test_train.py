@@ -14,11 +14,10 @@ import torch
 from dynarule.search_token import search_id
 from dynarule.training.data import Collator, Encoder
 from dynarule.training.losses import IGNORE, lm_loss, stacked_step_loss
-from dynarule.training.optimizers import MuonAdamW, muon_optimizer
+from dynarule.training.optimizers import FLOOR, MuonAdamW, fold, muon_optimizer, whiten
 from dynarule.training.pools import RulePools
 from dynarule.training.recipe import Recipe, paper_recipe, recipe_file
 from dynarule.training.rule_model import RuleModel
-from dynarule.training.whitening import FLOOR, fold, whiten
 
 from dynarule import RuleBank, RuleMemory, attach, dynarule_config, kblam_config, srki_config
 

@@ -19,8 +19,7 @@ from torch import Tensor
 from .clauses import split_rule
 from .embedding_cache import Encode, embed, unique_texts
 from .encoders import PREMISE_KEYS, key_texts
-from .index import largest
-from .rows import SharedRows, check_embeddings
+from .rows import SharedRows, check_embeddings, largest
 from .sources import Rules, check_rules, listed, make_rules, read_rules
 
 if TYPE_CHECKING:

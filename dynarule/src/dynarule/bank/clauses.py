@@ -21,6 +21,7 @@ from .lexicon import (
     RELATIVE,
     RESTRICTS,
     VERBS,
+    WORDS,
     blanked,
     has_verb,
     is_plural,
@@ -50,17 +51,7 @@ _TWO_CASES = re.compile(r"\b(?:save|except) that\b|\b(?:(?:after|before) that|th
 _ANOTHER = re.compile(r"\b(?:and|or) (\w+) (?:\w+ ){0,3}(?:when|if|before|after|unless|until)\b")
 """Rules of two cases: the condition of one is not that of the other."""
 _NEGATIVE = re.compile(r"\b(?:no|not|nobody|none|never|cannot|nothing)\b|n't\b", re.IGNORECASE)
-_FORMS = [
-    re.compile(pattern, re.DOTALL | re.IGNORECASE)
-    for pattern in (
-        r"(?P<conclusion>[a-z]\w*\s*(?:\(.*?\))?)\s*:-\s*(?P<premise>.+?)\.?$",  # Prolog
-        r"(?P<conclusion>[a-z]\w*\(.*?\))\s*<-\s*(?P<premise>.+)",
-        r"(?P<premise>[^.!?]+\?)\s+(?P<conclusion>.+)",
-        r"(?P<premise>no\b.+), (?P<conclusion>no [^,]+)",
-        r"(?P<premise>(?:only (?:if|when|after|once)|not until)\b[^,]+?)\s+"
-        r"(?P<conclusion>(?:may|can|is|are|do|does|will|shall|must)\s+(?:the|an?|you|he|she|it|they|we|any)\b.+)",
-    )
-]
+_FORMS = [re.compile(pattern, re.DOTALL | re.IGNORECASE) for pattern in WORDS["forms"].values()]
 _LOGIC = re.compile(r"\s*(?:=>|⇒)\s*")
 _LABEL = re.compile(PHRASES["label"])
 _NO_LABEL = re.compile(rf"(?:{PHRASES['no_label']})\b", re.IGNORECASE)

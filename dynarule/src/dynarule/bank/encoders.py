@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from .._lazy import need
 from .layer_encoder import PREFIX, LayerEncoder
+from .lexicon import WORDS
 from .sources import listed, premise_of
 
 MINILM = "minilm"
@@ -29,18 +30,6 @@ _APPLIED = re.compile(r"\b[^\W\d]\w*\(")
 _ATOM = r"\s*(?:[∀∃]\s*\w+\s*)*[¬~]?\s*[^\W\d]\w*\([^()]*\)\s*"
 _LOGIC = re.compile(rf"{_ATOM}(?:(?:<?[=-]>|:-|<-|[,&|∧∨⇒→⇔↔]){_ATOM})*\.?")
 """A whole text of atoms; "one book(s)" in a sentence is none."""
-_SYMBOLS = (
-    (r"\s*(?:<=>|<->|⇔|↔)\s*", " if and only if "),
-    (r"\s*(?:=>|->|⇒|→)\s*", " => "),
-    (r"\s*(?:&|∧)\s*", " and "),
-    (r"\s*(?:\||∨)\s*", " or "),
-    (r"[¬~]", " not "),
-    (r"∀", " for all "),
-    (r"∃", " there is "),
-    (r"_", " "),
-    (r"(?<=[a-z])(?=[A-Z])", " "),
-    (r"[(),.]", " "),
-)
 
 
 def verbalise(text: str) -> str:
@@ -57,7 +46,7 @@ def verbalise(text: str) -> str:
     if not _APPLIED.search(text):
         return text
     rule = re.search(r"(?<!<)(?:=>|->)|⇒|→", text) is not None
-    for pattern, words in _SYMBOLS:
+    for pattern, words in WORDS["symbols"]:
         text = re.sub(pattern, words, text)
     # A word of several letters is part of a name; a single capital is a variable.
     parts = [word.lower() if len(word) > 1 else word for word in text.split()]

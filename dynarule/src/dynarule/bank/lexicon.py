@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 import tomllib
 from importlib import resources
+from typing import Any
 
 _FILE = resources.files(__package__).joinpath("words.toml")
 _WORDS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 INLINE: list[list[str]] = _WORDS.pop("inline")
+WORDS: dict[str, Any] = {name: _WORDS.pop(name) for name in ("symbols", "ends", "signs", "bounds", "forms")}
+"""Tables of words and signs."""
 PHRASES = {name: phrases.replace("\n", "") for name, phrases in _WORDS.pop("phrases").items()}
 """Alternatives of patterns."""
 LISTS = {name: frozenset(words.split()) for name, words in _WORDS.items()}
@@ -21,6 +24,7 @@ _MONTH = re.compile(r"(?<=\w )(?:May|March)\b")
 _LETTER = re.compile(r"(?<=[a-z] )A\b")
 """No article: "in zone A"."""
 _DOES = re.compile(PHRASES["does"], re.IGNORECASE)
+_TOLD, _ASKED = (re.compile(PHRASES[name], re.IGNORECASE) for name in ("told", "asked_and_told"))
 _OR_MORE = re.compile(r"\bor (?:more|less|fewer|over|under|older|younger)\b", re.IGNORECASE)
 
 
@@ -54,6 +58,11 @@ def has_verb(text: str) -> bool:
         word in MODALS or (word in VERBS and before not in NOT_BEFORE_VERB)
         for before, word in zip(["", *words], words, strict=False)
     )
+
+
+def is_told(sentence: str) -> bool:
+    """Say whether a sentence tells what happened: its first verb, in no condition, is a past tense."""
+    return bool((_ASKED if "?" in sentence else _TOLD).match(blanked(sentence)))
 
 
 def goes_on(segment: str) -> bool:

@@ -6,31 +6,28 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import takewhile
+from itertools import groupby, takewhile
 from typing import Any
 
 from ..bank.clauses import split_rule
-from ..bank.lexicon import has_verb
-from ..bank.openings import leading
+from ..bank.lexicon import LISTS, PHRASES, has_verb, is_told
+from ..bank.openings import CLAUSAL, leading
 from .blocks import Block, is_number, is_whole
-from .lists import RUNS_ON, joined, whole_item
 from .rules import BookReading, DocumentRule
-from .sentences import IMPRINT, REFERS_BACK, no_rule, sentences
-from .tables import ALONE_NAMES, PREMISE_NAMES, THEN_NAMES, table_rules
+from .sentences import IMPRINT, REFERS_BACK, RUNS_ON, joined, no_rule, sentences, whole_item
+from .tables import table_rules
 
 LONGEST_ANSWER = 800
 """Characters below a heading that asks: a longer answer is no rule but a chapter."""
 _IF, _THEN = (
-    re.compile(rf"(?:{'|'.join(names)})\s*:\s*(.+)", re.IGNORECASE)
-    for names in (
-        PREMISE_NAMES | ALONE_NAMES,
-        THEN_NAMES | {"action", "result", "outcome", "response"},
-    )
+    re.compile(rf"(?:{PHRASES[name]})\s*:\s*(.+)", re.IGNORECASE) for name in ("if_line", "then_line")
 )
 """Lines as "Condition: ..." and "Action: ..."."""
 _EXCEPTIONS, _EXCEPTED = (
     re.compile(rf"(?:exceptions?|exclusions?|exempt(?:ions?)?){end}", re.IGNORECASE) for end in (":?$", ":? ")
 )
+_NOTICE = re.compile(r"(?:no|do not|never)\b|(?!wh|how\b).*\b(?:must|may not|shall|cannot)\b", re.IGNORECASE)
+"""A title that is a rule, if there is nothing below it: "NO DOGS"."""
 
 
 @dataclass
@@ -42,6 +39,7 @@ class Document:
     columns: dict[str, Any]
     part: str = ""
     rules: list[DocumentRule] = field(default_factory=list)
+    prose: list[DocumentRule] = field(default_factory=list)
     headings: list[tuple[int, str]] = field(default_factory=list)
 
     def read(self, blocks: Sequence[Block]) -> list[DocumentRule]:
@@ -52,7 +50,10 @@ class Document:
             after = blocks[end] if end < len(blocks) else Block("heading", "", [(0, 0)])
             self.part = f":{block.part}" if block.part else ""
             lists = after.kind == "item" and not is_whole(block.text)
-            if block.kind == "heading" and IMPRINT.match(block.text):
+            bare = block.kind == after.kind == "heading" and after.depth <= block.depth
+            if block.kind == "heading" and (
+                IMPRINT.match(block.text) or (bare and _NOTICE.match(block.text))
+            ):
                 block.kind = "text"
             elif block.kind in ("text", "item") and _is_heading(block, after):
                 block.kind, block.depth, block.text = "heading", 8 + block.depth, block.text.rstrip(":")
@@ -77,19 +78,27 @@ class Document:
                         line.kind, lists = "item", True
                 pairs = zip(blocks[end:], [*blocks[end + 1 :], Block("heading", "", [])], strict=False)
                 if block.kind == "item" or lists:
-                    end += sum(1 for _ in takewhile(partial(_is_below, block), pairs))
-                    items = blocks[at + 1 : end]  # numbers behind bullets are another list
-                    end -= len(items) - next(
-                        (
-                            i
-                            for i, item in enumerate(items)
-                            if item.depth == after.depth and is_number(item) != is_number(after)
-                        ),
-                        len(items),
-                    )
-                self._sentences(block, blocks[at + 1 : end])
+                    end += sum(1 for _ in takewhile(partial(_is_below, block, after), pairs))
+                items = blocks[at + 1 : end]
+                if items and end < len(blocks) and _ends_condition(block, blocks[end]):
+                    end += 1
+                self._sentences(
+                    block, items, "".join(tail.text for tail in blocks[at + 1 + len(items) : end])
+                )
             at = end
-        return self.rules
+        return self._without_stories()
+
+    def _without_stories(self) -> list[DocumentRule]:
+        """Return the rules without what tells what happened, in most of a text or all of a section."""
+        story, gone = sum(is_told(r.text) or -has_verb(r.text) for r in self.prose) > 0, set()
+        for _, section in groupby(self.prose, lambda rule: rule.context):
+            part = [(rule, is_told(rule.text)) for rule in section]
+            history = len(part) > 1 and all(told for _, told in part)
+            for rule, told in part:
+                if history or (story and (told or not has_verb(rule.text) or not is_whole(rule.text))):
+                    self._leave(rule.line, rule.text, "tells what happened")
+                    gone.add(id(rule))
+        return [rule for rule in self.rules if id(rule) not in gone]
 
     def _leave(self, line: int, text: str, reason: str) -> None:
         self.reading.left_out.append((f"{self.source}{self.part}:{line}", text[:300], reason))
@@ -128,6 +137,7 @@ class Document:
             self._below(question.depth)
         asked = re.sub(r"^Q(?:uestion)?\s?\d*[.:]\s+", "", question.text)
         self._add(f"{asked} {answer}", question.line_at(0))
+        self.prose.append(self.rules[-1])
         question.kind = "text"
         return at
 
@@ -135,9 +145,13 @@ class Document:
         above = self.headings
         self.headings = [*above, (9, block.text)] if block.text else above
         title = self.headings[-1][1] if self.headings else ""
+        (line, names), *_ = block.rows
+        if len(LISTS["history_columns"].intersection(map(str.lower, names))) > 2:
+            self._leave(line, " | ".join(names), "the history of the document")
+            return
         made, read_as = table_rules(block.rows, title=title, **self.columns)
         if made:
-            self.reading.tables.append((f"{self.source}{self.part}:{block.rows[0][0]}", read_as))
+            self.reading.tables.append((f"{self.source}{self.part}:{line}", read_as))
         for line, text, *parts in made:
             if text:
                 self._add(text, line, *parts)
@@ -145,11 +159,14 @@ class Document:
                 self._leave(line, str(parts[0]), "a row that says nothing of what follows")
         self.headings = above
 
-    def _sentences(self, block: Block, items: Sequence[Block]) -> None:
-        """Add the rules of a text, joined with the items below it."""
+    def _sentences(self, block: Block, items: Sequence[Block], tail: str = "") -> None:
+        """Add the rules of a text, joined with the items below it, and with what follows from all of them."""
         pieces: list[tuple[str, Block | int]] = [(block.text, block)]
         if items:
             pieces = list(joined(block.text, block.line_at(0), items))
+        if tail:
+            ends = f", {tail[:1].lower()}{tail[1:]}" if tail[1:2].islower() else f", {tail}"
+            pieces = [(text.rstrip(" .,;") + ends, where) for text, where in pieces]
         if items and _EXCEPTIONS.match(block.text):
             bare = [_EXCEPTED.sub("", text).rstrip(".") for text, _ in pieces]
             whole = all(map(has_verb, bare))
@@ -172,6 +189,7 @@ class Document:
                     self._leave(line, sentence, reason)
                 else:
                     self._add(sentence, line)
+                    self.prose.append(self.rules[-1])
 
 
 def _is_heading(block: Block, after: Block) -> bool:
@@ -202,9 +220,20 @@ def _is_fragment(block: Block) -> bool:
     return block.kind == "text" and not ends and not has_verb(block.text)
 
 
-def _is_below(lead: Block, pair: tuple[Block, Block]) -> bool:
-    """Whether the first of two blocks is an item of what stands above it, and no title of the second."""
+def _ends_condition(lead: Block, block: Block) -> bool:
+    """Whether a text goes on with the conditions of a list above it: "if:", its items, "the fee is waived"."""
+    opens = bool(CLAUSAL.match(lead.text)) and block.kind == "text"
+    return opens and (block.text[:1].islower() or bool(CLAUSAL.fullmatch(lead.text.rstrip(" :—–"))))
+
+
+def _is_below(lead: Block, first: Block, pair: tuple[Block, Block]) -> bool:
+    """Whether the first of two blocks is an item of what stands above it, and no title of the second.
+
+    Numbers behind bullets are another list than its ``first``.
+    """
     item, after = pair
+    if item.depth == first.depth and is_number(item) != is_number(first):
+        return False
     if item.kind == "item" and after.kind == "text" and _is_heading(item, after):
         return False
     if item.kind != "item" or lead.kind != "item" or item.depth > lead.depth:

@@ -11,9 +11,8 @@ from typing import Any
 from zipfile import ZipFile
 
 from ..bank.sources import read_parquet
-from .blocks import Block
+from .blocks import Block, decoded
 from .document import Document
-from .files import decoded
 from .markdown import blocks_of
 from .pages import markup, read_docx, read_html
 from .pdf import read_pdf

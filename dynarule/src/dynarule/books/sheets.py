@@ -13,12 +13,11 @@ from typing import Any
 from zipfile import ZipFile
 
 from .._lazy import need
-from .blocks import Block, Row, plain
-from .files import decoded
+from ..bank.lexicon import WORDS
+from .blocks import Block, Row, decoded, plain
 
 _DELIMITERS = ",;\t|"
 MOST_CELLS = 5_000_000
-_BOUNDS = {"gte": "at least", "lte": "at most", "gt": "more than", "lt": "less than", "in": "one of"}
 _FORMULA = re.compile(rb"</f>\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 """A formula whose value is not stored."""
 _LISTS = ("rules", "items", "policies", "statements", "sections", "clauses", "children")
@@ -186,7 +185,7 @@ def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
 def _flat(value: Any) -> str:
     """Return a value of a record as words: a list with commas, an object as "a is 1 and b is 2"."""
     if isinstance(value, dict):
-        said = {name: _BOUNDS.get(name.strip("$"), f"{name} is".replace("_", " ")) for name in value}
+        said = {n: WORDS["bounds"].get(n.strip("$"), f"{n} is".replace("_", " ")) for n in value}
         return " and ".join(f"{said[name]} {_flat(part)}" for name, part in value.items())
     if isinstance(value, list):
         return ", ".join(map(_flat, value))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..bank.lexicon import LISTS, PHRASES
+from ..bank.lexicon import LISTS, PHRASES, WORDS
 from .blocks import Row, is_whole
 
 TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLANK, _NOTES = (
@@ -19,16 +19,6 @@ _DIFFERS = dict.fromkeys(LISTS["else_columns"], "Otherwise,") | dict.fromkeys(
 """Columns of what holds instead, and how a rule says it."""
 OUTCOME_NAMES = THEN_NAMES | _OUTCOMES
 _COUNTER = re.compile(PHRASES["counter_columns"])
-_ENDS = {"from": "to", "min": "max", "von": "bis", "since": "until", "over": "under", "above": "below"}
-"""Words in the names of two columns that are the ends of a range."""
-_SIGNS = {
-    ">=": "at least",
-    "≥": "at least",
-    "<=": "at most",
-    "≤": "at most",
-    ">": "more than",
-    "<": "less than",
-}
 _RANGE = re.compile(PHRASES["range"])
 
 
@@ -123,7 +113,7 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
         return then
     words = {i: {*re.findall(r"\w+", names[i])} for i in kept}
     said = set().union(*words.values())
-    ends = {end for pair in _ENDS.items() if said.issuperset(pair) for end in pair}
+    ends = {end for pair in WORDS["ends"].items() if said.issuperset(pair) for end in pair}
     bounded = {
         i
         for i in kept[:-1]
@@ -253,7 +243,7 @@ def _bound(cell: str) -> str:
     """Return the words of a cell that is a bound, such as ">= 3" or "0..5"."""
     if cell[:1] in tuple("<>≤≥"):
         cell = re.sub(r"^(>\s*[\d.,]+)\s*(?:–|-|to\b|bis\b)\s*(?=\d)", r"\1 and <=", cell)  # ">5-20"
-        return " ".join(re.sub(r"[<>]=?|[≤≥]", lambda sign: f" {_SIGNS[sign[0]]} ", cell).split())
+        return " ".join(re.sub(r"[<>]=?|[≤≥]", lambda sign: f" {WORDS['signs'][sign[0]]} ", cell).split())
     if more := re.fullmatch(r"(\d[\d.,]*)\s*\+", cell):
         return f"at least {more[1]}"
     ends = _RANGE.fullmatch(cell)

@@ -10,9 +10,8 @@ import typer
 from .. import __version__
 from .bank import app as bank
 from .book import app as book
-from .generate import generate
+from .generate import generate, serve
 from .inspect import confidence, inspect, support
-from .serve import serve
 from .shared import Commands, note, say
 from .train import train
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 import torch
 from torch import nn
 
-from ..attention_interface import NAMES, is_attached, register
+from ..attention_interface import NAMES, READ_WITH, is_attached, register
 from ..base_model import attention_blocks
 from ..decoding import single_pass
 from .selection import LayerMemory
@@ -152,6 +152,11 @@ def _note_tokens(memory: LayerMemory, module: Any, args: tuple[Any, ...], kwargs
             "leave out cache_implementation, or pass a DynamicCache"
         )
     length = past.get_seq_length() if past is not None else 0
+    if length and (getattr(past, READ_WITH, None), len(input_ids)) != (memory.prompts, memory.prompts[1]):
+        raise ValueError(
+            f"past_key_values of {len(input_ids)} rows holds no text that was read with the rules of the latest prompt "
+            "of this memory; read it again inside the block of `attach`, without a cache"
+        )
     memory.given = {**kwargs, "input_ids": input_ids}
     memory.begin(input_ids, kwargs.get("attention_mask"), int(length))
     return args[1:], memory.inputs()
@@ -161,4 +166,6 @@ def _read_rules(
     memory: LayerMemory, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     rules = memory.attended(layer, args[0] if args else kwargs["hidden_states"], module)
+    if kwargs.get("past_key_values") is not None:
+        setattr(kwargs["past_key_values"], READ_WITH, memory.prompts)
     return (args, kwargs | {"attended_rules": rules}) if rules is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import count
 from typing import Any
 
 import torch
@@ -13,6 +14,8 @@ from ..attention import AttendedRules
 from ..bank.bank import RuleBank
 from ..config import DynaRuleConfig
 from ..projection import RuleProjection
+
+_PROMPTS = count(1)
 
 
 def mean_query(query_BHTD: Tensor, tokens_BT: Tensor) -> Tensor:
@@ -38,6 +41,8 @@ class LayerMemory:
     ----------
     given : dict
         What the decoder was given for this forward, ``input_ids`` among it; empty where no forward runs.
+    prompts : (int, int)
+        Of what was read last without a cache: a number that no other has, and its rows.
     """
 
     def __init__(self, adapter: RuleAdapter | nn.Module, config: DynaRuleConfig | None = None) -> None:
@@ -46,10 +51,13 @@ class LayerMemory:
         self.config.validate()
         self._projections: dict[int, RuleProjection] = {}
         self.given: dict[str, Any] = {}
+        self.prompts = 0, 0
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, and of the projections that are active, before its layers run."""
         self._projections = self.adapter.projections()
+        if not past_length:
+            self.prompts = next(_PROMPTS), len(input_ids)
 
     def inputs(self) -> dict[str, Any]:
         """Return what the decoder gets in the place of what it was given, after `begin`."""

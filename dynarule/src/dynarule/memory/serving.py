@@ -119,11 +119,6 @@ class RuleMemory(LayerMemory):
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, before its layers run."""
         super().begin(input_ids, attention_mask, past_length)
-        if past_length and len(input_ids) != len(self._steps_B):
-            raise ValueError(
-                f"the cache goes on with {len(input_ids)} rows, and the memory has read the prompts of "
-                f"{len(self._steps_B)}; read the same rows' prompts inside the block of `attach`, without a cache"
-            )
         search_BT = torch.zeros_like(input_ids, dtype=torch.bool)
         if self.search_token_id is not None:
             search_BT = input_ids == self.search_token_id

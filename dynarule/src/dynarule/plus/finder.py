@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
 from ..projection import RuleProjection, score_keys
-from ..training.whitening import whitening
+from ..training.optimizers import whitening
 from .lookahead import LookAhead
 from .reader import EARLIER, SINCE, SearchInput, SearchReader
 from .searches import Searches

@@ -23,8 +23,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..bank.index import among, largest
-from ..bank.rows import SharedRows
+from ..bank.rows import SharedRows, among, largest
 from .reader import SearchReader
 from .words import Words
 

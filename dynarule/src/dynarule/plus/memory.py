@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..attention import AttendedRules
 from ..bank.bank import version_of
-from ..bank.index import largest
+from ..bank.rows import largest
 from ..memory.serving import Kept, Retrieval, RuleMemory, real_tokens
 from .config import PlusConfig, PlusProjection
 from .lookahead import Tables, planned

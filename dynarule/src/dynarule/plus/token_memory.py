@@ -27,8 +27,7 @@ from ..bank.bank import RuleBank
 from ..base_model import first_layers
 from .memory import PlusMemory
 from .reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput
-from .rule_states import RuleStates, States
-from .unread import Unread, open_cache
+from .rule_states import RuleStates, States, Unread, open_cache
 from .words import SearchText
 
 WeightedText = tuple[str, float | Tensor]

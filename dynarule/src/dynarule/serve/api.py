@@ -11,6 +11,7 @@ from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from ..bank.sources import make_rules
 from ..tokenizer import Prompt, question_prompts, read_message
@@ -57,6 +58,11 @@ def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
             said = f"a request has at most {MOST_BYTES:,} bytes, of a length that it says"
             return error_response(RequestError(413, said))
         return await go_on(request)
+
+    if (
+        api_key
+    ):  # pages of other origins cannot know it; preflight requests are answered before the key is asked for
+        app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
 
     async def failed(request: Request, problem: Exception) -> JSONResponse:
         if isinstance(problem, HTTPException):

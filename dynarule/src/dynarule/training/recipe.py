@@ -27,7 +27,7 @@ small base, rules are found in fewer steps than with AdamW. ``sorted_batches``: 
 questions of like length, which saves padding. ``steps``: in stage 1 each step reads its own gold rules, as a search
 leaves them, with some others ``beside``, whose attention scores are lower by ``from`` to ``to``; those of several gold
 rules by up to ``spread``. ``whiten``: projections learn for embeddings that vary alike in all directions, see
-`dynarule.training.whitening`; with AdamW at 3e-2 a small base reads after a tenth of the questions.
+`dynarule.training.optimizers`; with AdamW at 3e-2 a small base reads after a tenth of the questions.
 """
 
 

@@ -16,8 +16,8 @@ from ..memory.hooks import attach
 from ..memory.selection import check_bank
 from ..memory.training import RuleBatch, TrainingMemory
 from .losses import IGNORE, lm_loss, stacked_step_loss, step_recall
+from .optimizers import fold, whiten
 from .recipe import Recipe
-from .whitening import fold, whiten
 
 
 class RuleModel(nn.Module):
