@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 11_840,
-    "dynarule": 12_980,
-    "benchmarks": 12_150,
-    "tests": 20_070,
+    "ruleworld-data": 11_850,
+    "dynarule": 12_990,
+    "benchmarks": 12_300,
+    "tests": 20_350,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 36_960
+ALL_SOURCE = 37_130
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3

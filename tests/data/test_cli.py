@@ -110,7 +110,9 @@ def test_score_of_right_and_wrong_outputs(outputs):
     scored = json.loads(run("score", file, "--scale", "tiny", "--allow-missing", "--json").output)
     assert scored["subtasks"]["single_rule"]["exact_match"] == pytest.approx(48 / 50)
     assert scored["subtasks"]["single_rule"]["missing_box"] == pytest.approx(1 / 50)
-    assert "macro average" in run("score", file, "--scale", "tiny", "--allow-missing").output
+    text = run("score", file, "--scale", "tiny", "--allow-missing").output
+    assert "macro average" in text
+    assert scored["world_unsaid"] == scored["n"] - 1 and f"{scored['n'] - 1} predictions do not say" in text
     chosen = run("score", outputs(), "--scale", "tiny", "--subtask", "multi_rule_3", "--json")
     assert list(json.loads(chosen.output)["subtasks"]) == ["multi_rule_3"]
 

@@ -269,6 +269,7 @@ KEY = PLACE.format(1, "k.weight")
         ({PLACE.format(9, "k.weight"): torch.zeros(48, 20)}, "layers.9"),
         ({KEY: None}, "layers.1.*k.weight"),
         ({KEY: torch.zeros(20, 48)}, "layers.1.*k.weight"),
+        ({KEY: None, KEY.replace(".model.model.", ".model."): torch.zeros(48, 20)}, "layers.1.*k.weight"),
         ({ROW: None}, "lm_head.*trainable_tokens_delta"),
         ({PLACE.format(1, "v.bias"): torch.full((48,), math.nan)}, r"v\.bias of layer 1 is not finite"),
         ({PLACE.format(1, "v.bias"): torch.full((48,), math.inf)}, r"v\.bias of layer 1 is not finite"),

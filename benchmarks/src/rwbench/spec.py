@@ -13,6 +13,7 @@ from ruleworld_data.scoring import SCORER_VERSION
 from ruleworld_data.spec import (
     PAPER_POINT,
     SUBTASKS,
+    VERSIONS,
     Dials,
     WorldSpec,
     check_name,
@@ -40,6 +41,11 @@ OWN_BOOK = f"{BOOKS_DATA}own-"
 """The same of a user's own book, whose name is the one sub-task."""
 
 Number = Annotated[int, Field(gt=0, lt=2**31)]
+
+
+def usual_version(split: str) -> str:
+    """Return the version of the data in which a split is asked unless another is named."""
+    return DATA_VERSION if split in splits_of(DATA_VERSION) else VERSIONS[-1]
 
 
 def canonical_json(value: Any) -> str:

@@ -122,7 +122,8 @@ class DynaRuleConfig(PeftConfig):
             raise ValueError(
                 f"trainable_token_indices must be the one row of <search>, got {self.trainable_token_indices!r:.60}"
             )
-        for name, kind in (("encoder", str), ("search_token", str | None), ("curve", dict | None)):
+        kinds = {"encoder": str, "search_token": str | None, "curve": dict | None, "shared_after": bool}
+        for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"{name} must not be a {type(getattr(self, name)).__name__}")
 
@@ -245,24 +246,22 @@ class DynaRuleConfig(PeftConfig):
 
     def _check_weights(self, path: Path, base: BaseModel) -> None:
         """Compare names and shapes in a file with those that follow from this configuration."""
-        # `base_model.model.model.layers.0...`: what stands before is the model's own.
-        given = {
-            name.removeprefix("base_model.model.").removeprefix("model."): shape
-            for name, shape in read_shapes(path).items()
-        }
+        given = read_shapes(path)
         # Of those that a layer may have, the confidence layer's is of one kind, all others' of another.
         own, other = _shapes(self, base, self.confidence_layer), _shapes(self, base, -1)
         older = _shapes(DynaRuleConfig(encoder_dim=self.encoder_dim), base, -1)
         expected: dict[str, tuple[int, ...]] = {}
         for layer in self.layers(base.num_layers):
-            place = f"layers.{layer}.self_attn.dynarule_projection"
+            place = f"base_model.model.model.layers.{layer}.self_attn.dynarule_projection"
             # Older files, those of the shipped adapters among them, hold projections that nothing reads.
             unread = {name: shape for name, shape in older.items() if f"{place}.{name}" in given}
             shapes = unread | (own if layer == self.confidence_layer else other)
             expected |= {f"{place}.{name}": shape for name, shape in shapes.items()}
         rows = self.trainable_token_indices
         for module in rows if isinstance(rows, dict) else ["embed_tokens"] if rows else []:
-            expected[f"{module}.token_adapter.trainable_tokens_delta"] = (1, base.hidden_size)
+            parent = "" if module == "lm_head" else "model."
+            name = f"base_model.model.{parent}{module}.token_adapter.trainable_tokens_delta"
+            expected[name] = (1, base.hidden_size)
         wrong = sorted(name for name in {*expected, *given} if expected.get(name) != given.get(name))
         if wrong:
             raise ValueError(

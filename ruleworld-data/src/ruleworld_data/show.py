@@ -66,7 +66,7 @@ def stats_text(stats: BuildStats) -> str:
 
 
 def scores_text(result: dict[str, Any]) -> str:
-    """Return the result of `ruleworld_data.scoring.score_predictions`."""
+    """Return the result of `ruleworld_data.scoring.score_file`."""
     from .scoring.selective import SELECTIVE
     from .scoring.summary import RATES
 
@@ -75,7 +75,9 @@ def scores_text(result: dict[str, Any]) -> str:
         [name, scores["n"], scores["missing"], *(f"{scores[m]:.4f}" for m in RATES)]
         for name, scores in [*result["subtasks"].items(), ("macro average", macro)]
     ]
-    parts = [f"Scored against world {', '.join(result['worlds'])}"] if result["worlds"] else []
+    parts = [f"Scored against world {', '.join(result['worlds'])}"]
+    if unsaid := result["world_unsaid"]:
+        parts[0] += f"; {unsaid:,} predictions do not say that they answer it (world_id)"
     parts.append(table_text(["sub-task", "n", "missing", *RATES], rows))
     more = [name for name in (*SELECTIVE, "aurc") if any(name in own for own in result["subtasks"].values())]
     if more:

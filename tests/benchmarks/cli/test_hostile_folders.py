@@ -5,7 +5,9 @@ import shutil
 
 import pytest
 from rwbench.run.runner import run_spec
-from rwbench.score.samples import read_samples
+from rwbench.score.packed import write_packed
+from rwbench.score.results import find_results, find_samples
+from rwbench.score.samples import read_samples, sample_line
 from rwbench.spec import RunSpec
 
 from ..command import rwbench
@@ -42,40 +44,82 @@ def check_refusal(result, name):
     assert result.stderr.count("\n") == 1 and "\x1b" not in result.stderr
 
 
+EDITS = [
+    # Of other types or ranges.
+    (("spec",), None),
+    (("metrics", "recall@1", "by_subtask", "single_rule"), 0.5),
+    (("details",), []),
+    (("timing", "seconds"), None),
+    (("run_id",), "../../etc"),
+    (("n", "failed"), -1),
+    (("schema_version",), 99),
+    (("metrics", "recall@1", "macro", "value"), 1.2),
+    # Which do not follow from spec and samples.
+    (("metrics", "recall@1", "macro", "value"), 0.987),
+    (("metrics", "recall@10", "by_subtask", "single_rule", "value"), 1.0),
+    (("metrics", "recall@1", "macro", "n"), 43),
+    (("details", "by_step", "recall@1", "1", "value"), 0.987),
+    (("outcomes", "ok"), 43),
+    (("spec", "pool_size"), 10_000),
+    (("spec", "split"), "heldout"),
+    (("method", "label"), f"DynaRule+{ESC}"),
+    (("n", "scheduled"), 45),
+]
+
+
 @pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("spec",), None),
-        (("metrics", "recall@1", "by_subtask", "single_rule"), 0.5),
-        (("details",), []),
-        (("timing", "seconds"), None),
-        (("run_id",), "../../etc"),
-        (("n", "failed"), -1),
-        (("schema_version",), 99),
-        (("metrics", "recall@1", "macro", "value"), 1.2),
-    ],
+    ("path", "value"), EDITS, ids=[f"{'.'.join(path)} {value!a}" for path, value in EDITS]
 )
-def test_results_of_other_types_or_ranges_are_refused_in_one_line(runs, path, value):
+def test_results_that_were_edited_are_refused_in_one_line(runs, path, value, tmp_path):
     file = sorted(runs.glob("*/results.json"))[0]
     results = place = json.loads(file.read_text())
+    packed = [(run, find_samples(runs, run["run_id"])) for run in find_results(runs)]
     for name in path[:-1]:
         place = place[name]
+    assert place[path[-1]] != value
     place[path[-1]] = value
     file.write_text(json.dumps(results))
     for words in (["report", runs], ["compare", *sorted(runs.iterdir())]):
         check_refusal(rwbench(*words), "results.json")
+    write_packed(tmp_path / "packed", [(results, packed[0][1]), *packed[1:]])
+    check_refusal(rwbench("report", tmp_path / "packed", "--markdown"), "")
+
+
+@pytest.mark.parametrize("part", ["scores", "output"])
+def test_samples_that_were_changed_after_the_run_are_refused(runs, part):
+    file = sorted(runs.glob("*/samples.jsonl"))[0]
+    sample, *others = read_samples(file)
+    changed = sample | {part: {**sample["scores"], "recall@1": 0.123} if part == "scores" else "another text"}
+    file.write_bytes(b"".join(map(sample_line, [changed, *others])))
+    check_refusal(rwbench("report", runs), "results.json")
+    file.unlink()
+    assert f"{file.parent.name} has no samples" in rwbench("report", runs, code=0).stderr
+
+
+def test_results_that_were_edited_are_made_anew_by_their_recipe(runs, workspace):
+    file = sorted(runs.glob("*/results.json"))[0]
+    before = json.loads(file.read_text())
+    file.write_text(json.dumps(before | {"metrics": {}}))
+    after = run_spec(RunSpec.from_dict(before["spec"]), workspace, runs)
+    assert after["metrics"] == before["metrics"] != {}
 
 
 def test_text_of_a_stranger_is_shown_as_text(runs):
     file = sorted(runs.glob("*/results.json"))[0]
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"method": {"key": "bm25", "label": ESC}}))
+    results = json.loads(file.read_text())
+    samples = [
+        sample | {"output": ESC, "seconds": 0.0} for sample in read_samples(file.with_name("samples.jsonl"))
+    ]
+    results["spec"]["method"] = {"name": "retrieve-elsewhere"}
+    results |= {"method": {"key": "bm25", "label": ESC}, "run_id": RunSpec.from_dict(results["spec"]).run_id}
+    folder = file.parent.rename(runs / results["run_id"])
+    (folder / "results.json").write_text(json.dumps(results))
+    (folder / "samples.jsonl").write_bytes(b"".join(map(sample_line, samples)))
     for words in (["report", runs], ["compare", *sorted(runs.iterdir())]):
-        shown = rwbench(*words)
-        assert shown.exit_code == 0 and "\x1b" not in shown.output and "\\x1b]0;owned" in shown.output
-    file = file.with_name("samples.jsonl")
-    odd = [sample | {"output": ESC, "answers": [ESC]} for sample in read_samples(file)]
-    file.write_text("".join(json.dumps(sample) + "\n" for sample in odd))
-    shown = rwbench("trace", file.parent, "--method", "retrieve", "--subtask", "single_rule", code=0)
+        shown = rwbench(*words, code=0)
+        assert "\x1b" not in shown.output and "\\x1b]0;owned" in shown.output
+    words = ["--method", "retrieve-elsewhere", "--subtask", "single_rule"]
+    shown = rwbench("trace", folder, *words, code=0)
     assert "\x1b" not in shown.output and "\\x1b]0;owned\\x07" in shown.output
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ruleworld_data.spec import VERSIONS, splits_of
 from rwbench.leaderboard.board import build_board, order, ranks, render_board, row_of
 from rwbench.leaderboard.files import submission_folders
-from rwbench.leaderboard.judge import CELL, RELEASED, cell_of, check_spec
+from rwbench.leaderboard.judge import CELL, RELEASED, SPLITS, board_spec, cell_of, check_spec
 from rwbench.leaderboard.submissions import read, read_run, submit, validate
 from rwbench.run.books import source_of
 from rwbench.run.runner import run_spec
@@ -118,6 +119,15 @@ def test_a_board_of_two_versions_of_the_data(submissions, next_data, runs, tmp_p
         ValueError, match=r"spec\.data is not on the board, got '1\.3\.0'; run it with 1\.2\.0"
     ):
         check_spec(spec.to_dict() | {"data": "1.3.0"})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_board_takes_every_version_that_can_be_made_and_all_its_splits(version):
+    for split in SPLITS:
+        if split in splits_of(version):
+            spec = board_spec({"name": "kit"}, "nl", 100, "tiny", split, data=version)
+            assert check_spec(spec.to_dict()) == spec and spec.data == f"{version}.0"
+    assert board_spec({"name": "kit"}, "nl", 100, "tiny", "unseen").data == "1.2.0"
 
 
 def test_a_ceiling_that_answers_frames_both_tables_each_in_its_cell(board):

@@ -116,6 +116,22 @@ def test_rows_of_predictions_that_cannot_be_used(row, reason, workspace, tmp_pat
     path.write_text(f"{good}\n{row}\n")
     with pytest.raises(ValueError, match=rf"mine\.jsonl, line 2: .*{reason}"):
         import_predictions(tmp_path / "kit", path, "x", "nl", tmp_path / "runs")
+    for other in (
+        100,
+        1000,
+    ):  # a folder with questions of one setting and pools of another would score silently
+        with pytest.raises(FileExistsError, match="kit exists already; choose a new folder"):
+            write_kit(tmp_path / "kit", board_spec(METHOD, "nl", other, "tiny"))
+    for body in (
+        "null",
+        "{}",
+        "[1]",
+        "[" * 100_000,
+        "\ud800".encode(errors="surrogatepass").decode("latin-1"),
+    ):
+        (tmp_path / "kit/setting.json").write_text(body, encoding="latin-1")
+        with pytest.raises(ValueError, match=r"setting\.json is not as `rwbench kit` writes it"):
+            import_predictions(tmp_path / "kit", path, "x", "nl", tmp_path / "runs")
     with pytest.raises(FileNotFoundError, match="is no kit; write one: rwbench kit"):
         import_predictions(tmp_path, path, "x", "nl", tmp_path / "runs")
     with pytest.raises(ValueError, match="the board has pools of 100, 500, 1,000"):

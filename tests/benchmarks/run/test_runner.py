@@ -116,7 +116,7 @@ def test_a_kill_at_any_byte_changes_nothing(data, finished, workspace, tmp_path_
 
 def test_a_finished_run_is_not_run_again(spec, workspace, tmp_path, monkeypatch):
     first = run_spec(spec, workspace, tmp_path)
-    monkeypatch.setattr(Method, "from_dict", lambda params: pytest.fail("was built again"))
+    monkeypatch.setattr(Method, "run", lambda *_: pytest.fail("was run again"))
     assert make_plan(spec, workspace, tmp_path).state == "finished"
     assert run_spec(spec, workspace, tmp_path) == first
 

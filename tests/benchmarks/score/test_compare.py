@@ -6,7 +6,10 @@ import shutil
 import numpy as np
 import pytest
 from rwbench.report.compare import compare_runs
-from rwbench.score.samples import read_samples
+from rwbench.score.results import read_results, write_results
+from rwbench.score.samples import read_samples, samples_sha256
+from rwbench.score.summarise import summary
+from rwbench.spec import RunSpec
 
 from ..command import rwbench
 
@@ -55,6 +58,9 @@ def test_only_questions_that_both_scored_are_compared(finished, tmp_path):
     path = tmp_path / ids[1] / "samples.jsonl"
     first, *lines = path.read_text().splitlines(keepends=True)
     path.write_text(first.replace('"error":null', '"error":"boom"') + "".join(lines[:-1]))
+    results, samples = read_results(path.parent), read_samples(path)
+    of_these = summary(RunSpec.from_dict(results["spec"]), samples, len(samples))
+    write_results(path.parent, results | of_these | {"samples_sha256": samples_sha256(samples)})
     found = compare_runs([tmp_path / name for name in ids[:2]])
     assert found["comparisons"][0]["metrics"]["recall@1"]["difference"]["n"] == 42
 
@@ -65,6 +71,7 @@ def test_runs_on_other_questions_are_refused(finished, tmp_path):
     path = tmp_path / ids[1] / "results.json"
     results = json.loads(path.read_text())
     results["spec"]["world_seed"] = 7
+    results["run_id"] = RunSpec.from_dict(results["spec"]).run_id
     path.write_text(json.dumps(results))
     with pytest.raises(ValueError, match="world_seed is 0 in one and 7 in the other"):
         compare_runs([out / ids[0], tmp_path / ids[1]])

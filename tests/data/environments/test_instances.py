@@ -97,6 +97,20 @@ def test_a_configuration_that_no_world_satisfies_names_the_dial(values, said):
         EnvConfig.from_dict(values)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({"reward": odd} for odd in (None, "exact", 5, [1.0])),
+        *({"subtasks": odd} for odd in (None, 5, b"single_rule", {"single_rule", "multi_rule_2"}, [["a"]])),
+    ],
+    ids=repr,
+)
+def test_a_value_of_another_type_or_without_an_order_is_named(values):
+    for made in (lambda: EnvConfig(**values), lambda: EnvConfig.from_dict(values)):
+        with pytest.raises(ValueError, match=r"reward|sub-?task"):
+            made()
+
+
 @pytest.mark.parametrize("access", ["prompt", "tool"])
 def test_a_version_words_its_rules_and_states_its_conventions(access):
     old, new = (EnvConfig(("multi_hop_2",), version=v, form="fol", access=access) for v in ("1.1", "1.2"))

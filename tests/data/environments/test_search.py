@@ -53,5 +53,6 @@ def test_turns_with_tags():
     for answer in (made.answer, "<search>nothing </search> more", None, b""):
         episode = Episode(made.metadata)
         assert episode.step(answer) == ("", score(answer, made.metadata))
-        with pytest.raises(ValueError, match="has ended"):  # a second answer would be a second try
-            episode.step(made.answer)
+        for again in (episode.step, episode.score):
+            with pytest.raises(ValueError, match="has ended"):  # a second answer would be a second try
+                again(made.answer)

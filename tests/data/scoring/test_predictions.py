@@ -126,6 +126,9 @@ def test_batches_and_single_rows_agree_with_one_call(metric):
     for prediction, reference in zip(predictions, references, strict=True):
         metric.add(prediction=prediction, reference=reference)
     assert metric.compute() == expected
+    for prediction, gold in zip(predictions, ["12, bridge", ["7"], "0", "1"], strict=True):  # of both kinds
+        metric.add(prediction=prediction, reference=gold)
+    assert metric.compute() == expected
     assert metric.compute(predictions=predictions, references=["12, bridge", "7", "0", "1"]) == expected
 
 
@@ -143,8 +146,9 @@ def test_refusals_and_confidences_by_hand(metric):
 def test_bad_input_is_refused_with_words(metric):
     with pytest.raises(ValueError, match="no predictions to score"):
         metric.compute(predictions=[], references=[])
-    with pytest.raises(ValueError, match="references mix lists and strings"):
-        metric.compute(predictions=["a", "b"], references=["1", ["2"]])
+    for odd in (None, 1, [r"\boxed{1}"]):
+        with pytest.raises(ValueError, match="a prediction must be a text"):
+            metric.compute(predictions=[r"\boxed{2}", odd], references=[["1"], ["2"]])
     outputs, golds = [r"\boxed{1, 2}", r"\boxed{3}"], [["1", "2"], ["3"]]
     for odd in (
         [{"1", "2"}, {"3"}],
@@ -155,6 +159,8 @@ def test_bad_input_is_refused_with_words(metric):
     ):
         with pytest.raises(ValueError, match="must be"):
             metric.compute(predictions=outputs, references=odd)
+    with pytest.raises(ValueError, match="a reference must be"):
+        metric.add(prediction=outputs[0], reference={"1", "2"})
     for odd in (
         [0.1, None],
         {0: 0.1, 1: 0.9},
@@ -166,6 +172,11 @@ def test_bad_input_is_refused_with_words(metric):
     ):
         with pytest.raises(ValueError, match=r"must be"):
             metric.compute(predictions=outputs, references=golds, confidences=odd)
+
+
+def test_half_a_surrogate_pair_is_scored_as_text(metric):
+    outputs = ["\ud800\\boxed{1}", "\\boxed{1\udfff}"]
+    assert metric.compute(predictions=outputs, references=[["1"], ["1"]])["exact_match"] == 0.5
 
 
 def test_columns_of_a_table_are_scored_by_place(metric: object) -> None:

@@ -198,6 +198,12 @@ DAMAGE = [
     (of_rules("[" * 100_000), "damaged"),
     (of_rules([NUMBERS, [" "] * 10]), "has no text"),
     (of_rules([NUMBERS, [f"{i} \ud800" for i in range(10)]]), "half a surrogate pair"),
+    *(
+        (of_rules([NUMBERS, NUMBERS, {"3": pair}]), "premise and conclusion|surrogates")
+        for pair in ("ab", None, ["a"], ["a", 1], ["a", " "], ["\ud800", "b"], {"a": 1, "b": 2})
+    ),
+    *((of_rules([NUMBERS, NUMBERS, odd]), "damaged") for odd in ({"10": ["a", "b"]}, [], 3)),
+    (of_rules([NUMBERS, NUMBERS, {}, {}]), "damaged"),
     (of_tensors(**ones(3, torch.int64)), "fp32, bf16 or fp16, both alike, .* got torch.int64"),
     (of_tensors(keys=torch.ones(10, WIDTH).half()), "got torch.float16 and torch.float32"),
     (of_tensors(keys=torch.full((10, WIDTH), torch.inf)), "the key embedding of rule 'r0' is not finite"),

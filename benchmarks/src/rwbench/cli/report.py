@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import JsonFlag, RunsFolder, printable, user_errors
+from .shared import JsonFlag, RunsFolder, checked_results, printable, user_errors
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
@@ -35,9 +35,7 @@ def report(
     Example: rwbench report runs
     """
     with user_errors():
-        from ..score.results import find_results
-
-        if not (results := find_results(folder)):
+        if not (results := checked_results(folder)):
             raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
         if pack_to is not None:
             from ..report.packing import pack

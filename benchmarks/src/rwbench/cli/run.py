@@ -90,14 +90,14 @@ def run(
     Example: rwbench run smoke --limit 5
     """
     with user_errors():
-        from ruleworld_data.spec import VERSIONS, Dials, check_name, splits_of
+        from ruleworld_data.spec import VERSIONS, Dials, check_name
 
         from ..backends.device import DEVICE
         from ..recipes import Options, parse_sizes, recipes
         from ..run.data import DataSource
         from ..run.folder import make_plan
         from ..run.session import of_methods, usable
-        from ..spec import DATA_VERSION, REPRESENTATIONS
+        from ..spec import REPRESENTATIONS, usual_version
 
         made = recipes.get(recipe)
         if (made.name == "book") != (book is not None):
@@ -110,8 +110,7 @@ def run(
                 raise ValueError(f"{what}; leave out {', '.join(given)}")
             source = made.source() if book is None else made.source(book)
         else:
-            usual = DATA_VERSION if split in splits_of(DATA_VERSION) else VERSIONS[-1]
-            version = check_name("version", data_version or usual, VERSIONS)
+            version = check_name("version", data_version or usual_version(split), VERSIONS)
             source = DataSource(scale or "paper", seed or 0, version=version, dials=Dials.parse(dials))
         models = [
             _backend(name, endpoint, source.version, temperature, batch_size, dtype) for name in model or []

@@ -4,9 +4,12 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from ..score.results import Results
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON object on stdout, nothing else.")]
 RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")]
@@ -32,3 +35,17 @@ def disk_error(error: OSError) -> str:
 def printable(text: str) -> str:
     """Return a text whose control characters, which a terminal would obey, are written as escapes."""
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def checked_results(folder: Path) -> "list[Results]":
+    """Return the results below a folder, each of which follows from its samples; those without any are named."""
+    from ..run.folder import check_follows
+    from ..score.results import find_results, find_samples
+
+    results = find_results(folder)
+    for run in results:
+        if (samples := find_samples(folder, run["run_id"])) is not None:
+            check_follows(run, samples)
+        else:
+            typer.echo(f"run {run['run_id']} has no samples: its numbers are not checked", err=True)
+    return results

@@ -11,7 +11,7 @@ import typer
 
 from ..score.packed import UNKNOWN_RULE
 from ..spec import RunSpec
-from .shared import RunsFolder, printable, user_errors
+from .shared import RunsFolder, checked_results, printable, user_errors
 
 if TYPE_CHECKING:
     from ..run.data import RuleTable
@@ -37,9 +37,8 @@ def trace(
     """
     with user_errors():
         from ..run.books import BookSource, source_of
-        from ..score.results import find_results
 
-        run = _find_run(find_results(folder), folder, method, size, form)
+        run = _find_run(checked_results(folder), folder, method, size, form)
         sample = _find_sample(run, folder, subtask, question)
         spec = run["spec"]
         source = source_of(RunSpec.from_dict(spec)) if data is None else BookSource.open(data)

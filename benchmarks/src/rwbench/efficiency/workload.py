@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -24,21 +25,8 @@ Count = Annotated[int, Field(ge=0)]
 Some = Annotated[int, Field(ge=1)]
 
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "qwen2-0.5b": {
-        "hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
-        "intermediate_size": 4_864, "vocab_size": 151_936, "tie_word_embeddings": True,
-    },
-    "qwen2.5-7b": {
-        "hidden_size": 3_584, "num_hidden_layers": 28, "num_attention_heads": 28, "num_key_value_heads": 4,
-        "intermediate_size": 18_944, "vocab_size": 152_064, "tie_word_embeddings": False,
-    },
-    "tiny": {
-        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "intermediate_size": 64, "vocab_size": 101, "tie_word_embeddings": True, "max_position_embeddings": 512,
-    },
-}  # fmt: skip
-"""What transformers' `Qwen2Config` is given; the context is 32,768 tokens where it is not said."""
+SHAPES = tomllib.loads(Path(__file__).with_name("shapes.toml").read_text(encoding="utf-8"))
+"""Models by name: what transformers' `Qwen2Config` is given."""
 
 
 @dataclass(frozen=True)

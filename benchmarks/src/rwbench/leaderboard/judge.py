@@ -16,13 +16,13 @@ from ..run.runner import summarise
 from ..score.results import MethodName, Results
 from ..score.samples import Sample, check_sample
 from ..score.scoring import score
-from ..spec import DATA_VERSION, RunSpec, spec_differences
+from ..spec import RunSpec, spec_differences, usual_version
 from .files import ENTRY, HOW_TO_WRITE, SAMPLES, Refused, quote
 from .records import Record
 
 SPLITS = ("unseen", "heldout", "mini", "test")
 """Splits on the board, in its order; train and validation are for building methods."""
-RELEASED = {"1.1.0": "2026-11-28"}
+RELEASED = {"1.1.0": "2026-11-28", "1.2.0": "2026-11-28"}
 """Versions of the data that the board takes, oldest first, and the day that each came out: no result is older."""
 HELD_OUT_LIMIT = 50
 """Held-out questions of a sub-task that suffice: 550 in all, as many as `mini` has."""
@@ -43,13 +43,14 @@ def board_spec(
     split: str = "mini",
     subtasks: Sequence[str] = (),
     seed: int = PUBLIC_SEED,
-    data: str = DATA_VERSION,
+    data: str = "",
 ) -> RunSpec:
     """Return the spec of a method on one of the board's settings, whose pools are the same for all methods.
 
-    No sub-tasks: all; ``data`` is a version. A ValueError if the board has no pools of this size.
+    No sub-tasks: all; no ``data``: the version in which the split is usually asked. A ValueError if the board has no
+    pools of this size.
     """
-    options = Options(DataSource(scale, seed, version=data_version(data)), split)
+    options = Options(DataSource(scale, seed, version=data_version(data or usual_version(split))), split)
     pools = {pool[0]: pool for pool in nested_pools(options, SCOPES)}
     if pool_size not in pools:
         sizes = ", ".join(f"{size:,}" for size in sorted(pools))

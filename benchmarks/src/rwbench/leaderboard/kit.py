@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ruleworld_data.io import whole_file, write_whole
+from ruleworld_data.io import whole_folder
 
 from ..run.books import source_of
 from ..run.pools import pools_of
@@ -21,7 +21,7 @@ METHOD = {"name": "kit"}
 
 
 def write_kit(folder: Path, spec: RunSpec) -> None:
-    """Write the kit of a spec's setting."""
+    """Write the kit of a spec's setting as a folder, whole or not at all; a FileExistsError if one is there."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -37,21 +37,23 @@ def write_kit(folder: Path, spec: RunSpec) -> None:
     rules = source.rules(spec.split)
     wanted = np.array(sorted(set().union(*members)), np.int32)
     table = rules.table.select(["id", "type", "nl", "fol"]).take(pa.array(rules.positions(wanted)))
-    folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / SETTING_FILE, json_bytes({name: getattr(spec, name) for name in SETTING}))
-    write_whole(folder / QUESTIONS, _lines(questions))
-    write_whole(folder / POOLS, _lines({"pool": n, "rules": ids} for n, ids in enumerate(members)))
-    with whole_file(folder / RULES) as part:
-        pq.write_table(table, part, compression="zstd")
+    with whole_folder(folder) as part:
+        (part / SETTING_FILE).write_bytes(json_bytes({name: getattr(spec, name) for name in SETTING}))
+        (part / QUESTIONS).write_text(_lines(questions), encoding="utf-8")
+        (part / POOLS).write_text(_lines({"pool": n, "rules": ids} for n, ids in enumerate(members)))
+        pq.write_table(table, part / RULES, compression="zstd")
 
 
 def read_setting(folder: Path) -> dict[str, Any]:
-    """Return the setting of a kit, as `board_spec` takes it."""
+    """Return the setting of a kit, as `board_spec` takes it; a ValueError if it was damaged."""
     path = folder / SETTING_FILE
     if not path.is_file():
         raise FileNotFoundError(f"no {path}, so {folder} is no kit; write one: rwbench kit {folder}")
-    setting = json.loads(path.read_bytes())
-    return {name: setting[name] for name in SETTING}
+    try:
+        setting = json.loads(path.read_bytes())
+        return {name: setting[name] for name in SETTING}
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise ValueError(f"{path} is not as `rwbench kit` writes it; write the kit anew") from None
 
 
 def same_kit(first: Path, second: Path) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from ruleworld_data.spec import check_name
 
+from ..run.folder import check_follows
 from ..score.results import Results, read_results, run_samples
 from ..score.samples import Sample
 from ..score.stats import holm, paired_difference, sample_clusters
@@ -66,8 +67,9 @@ def _load(folder: Path) -> Run:
         raise FileNotFoundError(
             f"no finished run at {folder}; give its folder, such as runs/RUN_ID, or finish it: rwbench run"
         )
-    samples = {sample["id"]: sample for sample in run_samples(folder) or [] if sample["error"] is None}
-    return results, samples
+    samples = run_samples(folder) or []
+    check_follows(results, samples)
+    return results, {sample["id"]: sample for sample in samples if sample["error"] is None}
 
 
 def _against(first: Run, second: Run, metrics: Sequence[str]) -> Comparison:

@@ -1,23 +1,24 @@
-"""From a folder of runs to one small enough to commit (`score.packed`), and which recipe made which run."""
+"""From a folder of runs to one small enough to commit (`score.packed`)."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..run.folder import check_follows
 from ..score.packed import is_packed, write_packed
 from ..score.results import FILE_NAME, Results, find_results, find_samples
-from ..score.samples import Sample, samples_sha256
+from ..score.samples import Sample
 
 
 def pack(results: Sequence[Results], folder: Path, to: Path) -> int:
     """Write what `report`, `compare` and `trace` need of some runs in ``folder``, and return the bytes written.
 
-    The same runs give the same bytes. The recipes' lists of runs are taken along.
+    The same runs give the same bytes.
 
     Raises
     ------
     ValueError
         If the samples of a run are missing or are not those of its results, or ``to`` holds other runs or lies in
-        ``folder``; or a recipe has two lists of runs.
+        ``folder``.
     """
     if is_packed(folder):
         raise ValueError(f"{folder} is packed already; give the folder of its runs, or copy it as it is")
@@ -36,12 +37,11 @@ def pack(results: Sequence[Results], folder: Path, to: Path) -> int:
 
 
 def _samples(run: Results, folder: Path) -> list[Sample]:
-    """Return a run's samples if they are those of its results."""
-    samples = find_samples(folder, run["run_id"]) or []
-    if samples_sha256(samples) != run["samples_sha256"]:
-        what = f"{folder} holds other samples than" if samples else "there are no samples beside"
+    """Return a run's samples if its results follow from them."""
+    samples = find_samples(folder, run["run_id"])
+    if samples is None:
         raise ValueError(
-            f"{what} the {FILE_NAME} of run {run['run_id']} ({run['n']['scored']} scored, {len(samples)} here); "
-            f"run its recipe again, then pack"
+            f"run {run['run_id']} has no samples beside its {FILE_NAME}; run its recipe again, then pack"
         )
+    check_follows(run, samples)
     return samples

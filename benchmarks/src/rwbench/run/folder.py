@@ -1,15 +1,19 @@
 """Folders of runs: which spec a folder belongs to, and how far it is."""
 
 import fcntl
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic_core import from_json
 
-from ..score.results import Results, read_results, run_samples
-from ..score.samples import samples_sha256
+from ..methods import Method
+from ..score.results import FILE_NAME, Results, read_results, run_samples
+from ..score.samples import Sample, samples_sha256
+from ..score.scoring import score
+from ..score.summarise import summary
 from ..spec import RunSpec, spec_differences
 from .data import DataSource, select
 
@@ -67,12 +71,48 @@ def make_plan(spec: RunSpec, source: DataSource, out: Path) -> Plan:
     samples = run_samples(folder) or []
     done = ids & {sample["id"] for sample in samples if sample["error"] is None}
     results = read_results(folder)
+    if results is not None:
+        try:
+            check_follows(results, samples)
+        except ValueError:
+            results = None
     if results is not None and not len(done) == len(ids) == results["n"]["scored"]:
         results = None
-    # What is kept of a packed run has another hash.
-    if results is not None and folder.is_dir() and results["samples_sha256"] != samples_sha256(samples):
-        results = None
     return Plan(spec, folder, len(ids), len(done), results)
+
+
+def check_follows(results: Results, samples: Sequence[Sample]) -> None:
+    """Raise ValueError unless a run's name follows from its spec, its numbers from its samples, and their scores.
+
+    Bootstrap intervals are not drawn again: a report of many runs would take minutes.
+    """
+    spec = RunSpec.from_dict(results["spec"])
+    scored = [
+        {**s, "scores": score(s, spec.pool_size, "step_recall@1" in s["scores"])} if s["error"] is None else s
+        for s in samples
+    ]
+    true: dict[str, Any] = {"run_id": spec.run_id, **summary(spec, scored, len(samples), draws=100)}
+    if any(sample["seconds"] for sample in samples):
+        true["samples_sha256"] = samples_sha256(samples)
+    else:  # of a packed run some of a sample is left out, such as its measures
+        del true["measures"]
+    with suppress(ValueError, TypeError):  # of a method that is not here
+        method = Method.from_dict(spec.method)
+        true["method"] = {"key": method.key, "label": method.label}
+    told = {name: value for name, value in results.items() if name in true}
+    for field, (theirs, ours) in spec_differences(_points(told), _points(true)).items():
+        raise ValueError(
+            f"the {FILE_NAME} of run {results['run_id']} does not follow from its samples: {field} is {theirs!r:.60}, "
+            f"where they give {ours!r:.60}; delete it and run the recipe again, which keeps the samples"
+        )
+
+
+def _points(value: Any) -> Any:
+    """Return a JSON value without the bootstrap intervals in it."""
+    if not isinstance(value, dict):
+        return value
+    drawn = ("ci_low", "ci_high") if value.get("method") == "bootstrap" else ()
+    return {name: _points(part) for name, part in value.items() if name not in drawn}
 
 
 def _check_spec(folder: Path, spec: RunSpec) -> None:

@@ -16,7 +16,7 @@ from ruleworld_data.io import Progress, write_whole
 
 from ..backends import GoneError
 from ..methods import Method, Output
-from ..score.results import Environment, MethodName, Results, read_results, write_results
+from ..score.results import Environment, MethodName, Results, read_results, run_samples, write_results
 from ..score.samples import (
     DISK_FULL,
     SAMPLES_FILE,
@@ -32,7 +32,7 @@ from ..score.summarise import summary
 from ..spec import RunSpec
 from .data import DataSource, Question
 from .environment import environment
-from .folder import SPEC_FILE, exclusive, make_plan
+from .folder import SPEC_FILE, check_follows, exclusive, make_plan
 from .pools import Pool, pools_of, pools_sha256
 
 MAX_ERROR = 2_000
@@ -62,6 +62,7 @@ def run_spec(spec: RunSpec, source: DataSource, out: Path, progress: Progress | 
     """
     folder = out / spec.run_id
     if not folder.is_dir() and (packed := read_results(folder)) is not None:
+        check_follows(packed, run_samples(folder) or [])
         return packed
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder):
@@ -161,9 +162,8 @@ def _check_kept(samples: Sequence[Any], pools: Sequence[Pool], spec: RunSpec, st
     asked = {question.id: question for pool in pools for question in pool.questions}
     for kept in samples:
         if kept["error"] is None and (question := asked.get(kept["id"])) is not None:
-            given = Output(question.id, kept["retrieved"], kept["answers"])
-            true: Any = _sample(question, given, spec.pool_size, stepwise, 0.0)
-            if any(kept[name] != true[name] for name in (*question.of_sample, "scores")):
+            true = {**kept, **question.of_sample}
+            if true | {"scores": score(true, spec.pool_size, stepwise)} != kept:
                 raise ValueError(
                     f"{SAMPLES_FILE} of run {spec.run_id} has another gold or score than question {question.id}: "
                     "delete its line and run again to redo it"

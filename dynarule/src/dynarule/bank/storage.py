@@ -119,11 +119,21 @@ def _read(path: Path) -> RuleBank:
             raise ValueError("its ids and texts are no lists")
         value_at, key_at = (rows if len(rows) else None for rows in (value_rows, key_rows))
         bank = RuleBank(keys, values, ids, texts, metadata.get("encoder", ""), value_at, key_at)
-        for text, (premise, conclusion) in dict(*more).items():
-            bank.parts[text] = str(premise), str(conclusion)
+        (parts,) = more or [{}]
+        bank.parts = {text: _two_texts(pair) for text, pair in parts.items()}
+        if not parts.keys() <= {*texts}:
+            raise ValueError("it holds parts of rules that it has not")
         return bank
-    except (SafetensorError, OSError, RuntimeError, ValueError, TypeError) as error:
+    except (SafetensorError, OSError, RuntimeError, ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"the rule bank {path} is damaged ({error}); build or save it again") from error
+
+
+def _two_texts(pair: Any) -> tuple[str, str]:
+    """Return the premise and the conclusion that an owner says of a rule; a ValueError if they are none."""
+    if not isinstance(pair, list) or [*map(type, pair)] != [str, str] or not pair[1].strip():
+        raise ValueError(f"premise and conclusion of a rule are {pair!r:.60}")
+    "".join(pair).encode()  # refuses half a surrogate pair, which no tokenizer reads
+    return pair[0], pair[1]
 
 
 def _write(bank: RuleBank, folder: Path) -> None:

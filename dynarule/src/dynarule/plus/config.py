@@ -51,6 +51,8 @@ class PlusConfig(DynaRuleConfig):
         for name in ("score_weight", "word_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
+        if not isinstance(self.together, bool):
+            raise ValueError(f"together must be true or false, got {self.together!r:.60}")
         for name in ("together", "word_weight"):
             if getattr(self, name) and self.reading != "tokens":
                 raise ValueError(f'{name} is for rules that are read as tokens; set reading to "tokens"')

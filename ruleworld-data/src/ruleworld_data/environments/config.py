@@ -118,6 +118,8 @@ class EnvConfig:
     reward: RewardWeights = field(default_factory=RewardWeights)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.subtasks, str | list | tuple):
+            raise ValueError(f"subtasks must be names in an order, as in a list, got {self.subtasks!r:.80}")
         names = (self.subtasks,) if isinstance(self.subtasks, str) else tuple(self.subtasks)
         dials = Dials.parse(self.dials)
         for name in names:
@@ -131,6 +133,8 @@ class EnvConfig:
         object.__setattr__(self, "version", data_version(self.version))
         if isinstance(self.reward, Mapping):
             object.__setattr__(self, "reward", read_fields(RewardWeights, self.reward, "reward part"))
+        if not isinstance(self.reward, RewardWeights):
+            raise ValueError(f"reward must be RewardWeights, or its parts by name, got {self.reward!r:.80}")
         check_seed(self.seed)
         check_name("scale", self.scale, _WORLD_QUESTIONS)
         check_name("form", self.form, FORMS)

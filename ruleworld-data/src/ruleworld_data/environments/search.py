@@ -95,16 +95,16 @@ class Episode:
         ValueError
             After the answer: another would be a second try.
         """
-        if self.ended:
-            raise ValueError("the episode has ended with its answer; begin another one")
         match = _TAGS.search(text, max(0, len(text) - 2 * LONGEST_QUERY)) if isinstance(text, str) else None
         if match is None or self.searches > self.config.max_searches:
-            self.ended = True
             return "", self.score(text)
         return f"<rules>\n{self.search(match[1])}\n</rules>", None
 
     def score(self, answer: object) -> Reward:
-        """Score an answer after the searches made so far."""
+        """Score the answer after the searches made so far, once: then a ValueError."""
+        if self.ended:
+            raise ValueError("the episode has ended with its answer; begin another one")
+        self.ended = True
         return score(answer, self.metadata, self.searches)
 
 

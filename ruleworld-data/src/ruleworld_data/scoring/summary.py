@@ -37,6 +37,9 @@ def score_file(
 ) -> dict[str, Any]:
     """Score a predictions file against generated answers; without ``subtasks``, on those that its ids name.
 
+    The result is that of `score_predictions` and ``world_unsaid``: how many lines do not say which world they answer,
+    so that nothing tells whether it is this one.
+
     Raises
     ------
     FileNotFoundError, ValueError
@@ -70,7 +73,8 @@ def score_file(
                 f"{path} answers {row['id']!r} of world {world!r}, and is scored against world {row['world_id']!r}; "
                 "type the --seed and --dials that were answered"
             )
-    return score_predictions(rows, predictions, allow_missing, confidences)
+    scores = score_predictions(rows, predictions, allow_missing, confidences)
+    return scores | {"world_unsaid": len(predictions.keys() - worlds.keys())}
 
 
 def score_predictions(

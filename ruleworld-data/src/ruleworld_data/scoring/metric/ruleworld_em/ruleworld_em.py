@@ -51,31 +51,30 @@ class RuleWorldEM(evaluate.Metric):
             description=_DESCRIPTION,
             citation=_CITATION,
             inputs_description=_KWARGS_DESCRIPTION,
-            # The list comes first: a list would also pass as one string, by str().
-            features=[
-                datasets.Features(
-                    {
-                        "predictions": datasets.Value("string"),
-                        "references": datasets.Sequence(datasets.Value("string")),
-                    }
-                ),
-                datasets.Features(
-                    {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
-                ),
-            ],
+            features=datasets.Features(
+                {
+                    "predictions": datasets.Value("string"),
+                    "references": datasets.Sequence(datasets.Value("string")),
+                }
+            ),
         )
 
+    def add(self, *, prediction=None, reference=None, **kwargs):
+        """Add one output after the same checks."""
+        self.add_batch(predictions=[prediction], references=[reference], **kwargs)
+
     def add_batch(self, *, predictions=None, references=None, **kwargs):
-        """Add a batch after checks: `evaluate` fails on empty ones, takes sets, and writes mixed ones as str()."""
+        """Add a batch after checks: `evaluate` fails on empty ones, takes sets, and writes texts by str()."""
         predictions, references = in_order("predictions", predictions), in_order("references", references)
         if not predictions:
             raise ValueError("there are no predictions to score; give one output per question")
-        if len({isinstance(gold, str) for gold in references}) > 1:
-            raise ValueError("references mix lists and strings; give all as lists or all as strings")
-        references = [gold if isinstance(gold, str) else in_order("a reference", gold) for gold in references]
-        super().add_batch(predictions=predictions, references=references, **kwargs)
+        if odd := [text for text in predictions if not isinstance(text, str)]:
+            raise ValueError(f"a prediction must be a text, got {odd[0]!r:.60}; '' for no answer")
+        # Half a surrogate pair, which a model may write and Arrow does not hold, becomes a question mark.
+        predictions = [text.encode(errors="replace").decode() for text in predictions]
+        golds = [split_answers(g) if isinstance(g, str) else in_order("a reference", g) for g in references]
+        super().add_batch(predictions=predictions, references=golds, **kwargs)
 
     def _compute(self, predictions, references, confidences=None):
-        golds = [split_answers(gold) if isinstance(gold, str) else gold for gold in references]
-        scores = [score_output(output, gold) for output, gold in zip(predictions, golds, strict=True)]
-        return mean_scores(scores, golds, confidences)
+        scores = [score_output(output, gold) for output, gold in zip(predictions, references, strict=True)]
+        return mean_scores(scores, references, confidences)
