@@ -7,6 +7,7 @@ import stat
 from dataclasses import replace
 
 import pytest
+from rwbench.leaderboard.board import build_board
 from rwbench.leaderboard.rounds import (
     enter_round,
     new_round,
@@ -114,6 +115,20 @@ def test_scores_are_those_of_the_method_on_the_revealed_world(played, submission
     assert score["public_score"] == public
 
 
+@pytest.mark.parametrize(
+    "body", ["null", "{}", json.dumps({"scores": [{"public": BM25, "sealed_score": {"value": 1}}]})]
+)
+def test_the_board_scores_a_round_again_whatever_its_file_says(body, played, folder):
+    (folder / "scores.json").write_text(body)
+    root = folder.parent.parent / "submissions"
+    true = json.loads((played[0] / "scores.json").read_text())["scores"]
+    sealed = {row["submission"]: row["sealed"] for row in build_board(root)["rows"]}
+    assert sealed[BM25] == {"round": "2026-1", **true[0]}
+    (folder / "round.json").unlink()  # a badge for whoever writes one file
+    with pytest.raises(FileNotFoundError, match="open a round first"):
+        build_board(root)
+
+
 def test_another_secret_or_kit_after_the_fact_is_found_out(folder):
     path = folder / "round.json"
     public = json.loads(path.read_text())
@@ -143,7 +158,7 @@ def test_an_entry_is_a_hash_that_no_other_can_open_until_the_reveal(played, fold
     mine = (folder / "entries" / f"{BM25}.jsonl").rename(place / f"{BM25}.jsonl")
     theirs = (folder / "entries" / f"{BM25}.sha256").read_text()
     for no_hash in ("", "0" * 63, "é" * 64):
-        (folder / "entries" / "2026-11-28_naive.sha256").write_text(no_hash)
+        (folder / "entries" / "2026-11-28_naive.sha256").write_text(no_hash, encoding="latin-1")
         with pytest.raises(ValueError, match=r"naive\.sha256 is no hash"):
             reveal_round(folder, secret)
     (folder / "entries" / "2026-11-28_naive.sha256").write_text(theirs)

@@ -122,11 +122,13 @@ def ranks(members: Sequence[Sequence[Sample]], metric: str) -> list[int]:
 
 
 def _sealed(rounds: Path) -> dict[str, dict[str, Any]]:
-    """Return the newest sealed score of each submission, by folder name."""
+    """Return the newest sealed score of each submission, by folder name, recomputed: of a round that was scored."""
+    from .rounds import SCORES, round_scores
+
     newest: dict[str, dict[str, Any]] = {}
-    for path in sorted(rounds.glob("*/scores.json")):
-        scores = json.loads(path.read_bytes())["scores"]
-        newest |= {score["public"]: {"round": path.parent.name, **score} for score in scores}
+    for folder in sorted(path.parent for path in rounds.glob(f"*/{SCORES}")):
+        scores = round_scores(folder)["scores"]
+        newest |= {score["public"]: {"round": folder.name, **score} for score in scores}
     return newest
 
 

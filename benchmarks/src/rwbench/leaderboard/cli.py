@@ -125,7 +125,7 @@ def board(
 ) -> None:
     """Check all submissions and write the board beside them, in site/: index.html and board.json.
 
-    Scores of sealed rounds are those in rounds/ beside them.
+    Rounds in rounds/ beside them that were scored are scored again.
 
     Example: rwbench board benchmarks/leaderboard/submissions
     """

@@ -123,7 +123,7 @@ def reveal_round(folder: Path, secret_file: Path) -> Round:
         raise ValueError(f"round {this.name} was revealed already; score it: rwbench round score {folder}")
     for path in entry_files(folder):
         raise ValueError(f"{path} is open before the reveal, for all to copy; keep it, and hand in its hash")
-    entries = {path.stem: path.read_text() for path in sorted((folder / ENTRIES).glob("*.sha256"))}
+    entries = {p.stem: p.read_text(errors="replace") for p in sorted((folder / ENTRIES).glob("*.sha256"))}
     for name, text in entries.items():
         if not re.fullmatch("[0-9a-f]{64}\n", text):
             raise ValueError(f"{name}.sha256 is no hash; write it with rwbench round enter, or move it away")
@@ -135,7 +135,14 @@ def reveal_round(folder: Path, secret_file: Path) -> Round:
 
 
 def score_round(folder: Path) -> dict[str, Any]:
-    """Score every entry of a revealed round against the submission that it is named after, and write scores.json.
+    """Write `round_scores` to scores.json, for people to read, and return them."""
+    done = round_scores(folder)
+    write_whole(folder / SCORES, json_bytes(done))
+    return done
+
+
+def round_scores(folder: Path) -> dict[str, Any]:
+    """Score every entry of a revealed round against the submission that it is named after.
 
     Submissions lie in ``submissions``, beside the folder of rounds. The round's world is made again first.
 
@@ -169,9 +176,7 @@ def score_round(folder: Path) -> dict[str, Any]:
     scores = [_score(this, path, folder.parent.parent / "submissions") for path in opened]
     scores.sort(key=lambda score: (-score["sealed_score"]["value"], score["public"]))
     unopened = sorted(this.entries.keys() - {path.stem for path in opened})
-    done = {"round": this.name, "seed": this.seed, "unopened": unopened, "scores": scores}
-    write_whole(folder / SCORES, json_bytes(done))
-    return done
+    return {"round": this.name, "seed": this.seed, "unopened": unopened, "scores": scores}
 
 
 def entry_files(folder: Path) -> list[Path]:
