@@ -9,6 +9,7 @@ import torch
 from ruleworld_data.prompts import Prompt, Template, answer_template, parse_template
 from rwbench.backends import Decoding, cut, device, local, rows
 from rwbench.backends.local import Local, load
+from rwbench.backends.rows import NoRequest
 from rwbench.models import base_folder
 
 
@@ -54,6 +55,15 @@ def test_a_model_asks_for_rules_where_somebody_answers(workspace):
     for done in backend.generate(asked, Decoding(120)):
         assert done.text.startswith("[Step 1]") and backend.template.request not in done.text
         assert done.marked.startswith("<step>[Step 1]")
+
+
+def test_with_rules_in_its_memory_a_model_that_would_ask_begins_a_step(model_folder):
+    tokenizer = load(model_folder)[1]
+    scores_BV = torch.zeros(2, len(tokenizer))
+    processor = NoRequest("[Search] ", tokenizer, instead=tokenizer.convert_ids_to_tokens(5))
+    scores_BV[:, processor.first], scores_BV[1, 7] = 1.0, 2.0
+    opening_BV = processor(torch.empty(2, 0), scores_BV)
+    assert opening_BV.argmax(-1).tolist() == [5, 7]
 
 
 def test_answers_are_those_of_plain_greedy_decoding(backend, prompts, model_folder):

@@ -286,7 +286,6 @@ def test_a_new_rule_is_planned_with_and_a_removed_one_is_not(tiny_model, bank):
         ({"lookahead_width": 0}, "lookahead_width must be a whole number from 1 to 1,048,576, got 0"),
         ({"reading": "words"}, r"reading must be one of .*'tokens'.*, got 'words'"),
         ({"together": True}, "together is for rules that are read as tokens"),
-        ({"word_weight": 0.2}, 'set reading to "tokens"'),
         ({"word_stemmer": "klingon"}, "word_stemmer must be one of .*'english'.*, got 'klingon'"),
     ],
 )

@@ -78,7 +78,10 @@ def ready(tiny_model, **changes):
 
 
 @torch.no_grad()
-def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model, tiny_tokenizer, in_pieces):
+@pytest.mark.parametrize("reading", ["tokens", "vector"])
+def test_a_search_counts_the_words_of_the_text_since_the_last(
+    reading, rules, tiny_model, tiny_tokenizer, in_pieces
+):
     """In a padded batch whose rows search at other times, whole and token by token."""
     tokenizer, bank = tiny_tokenizer(), random_bank(rules)
     everything = different(*parts(rules))
@@ -99,12 +102,18 @@ def test_a_search_counts_the_words_of_the_text_since_the_last(rules, tiny_model,
     scores = []
     # Where pieces begin with the longest prompt, a row whose question is shorter has begun to answer.
     for weight, pieces in ((0.0, [width]), (2.0, [width]), (2.0, [prompt, *[1] * (width - prompt)])):
-        model, adapter = ready(tiny_model, word_weight=weight)
-        memory = TokenMemory(adapter, bank, SEARCH, tokenizer=tokenizer)
+        model, adapter = ready(tiny_model, word_weight=weight, reading=reading, first_layer=LAYER)
+        memory = adapter.config.memory_class()(adapter, bank, SEARCH, tokenizer=tokenizer)
         memory.question_mask_BT = question[:, : pieces[0]]
         with attach(model, memory):
             in_pieces(model, batch, real, pieces)
-        scores.append({(r.row, r.step): dict(zip(r.ids, r.scores, strict=True)) for r in memory.trace})
+        scores.append(
+            {
+                (r.row, r.step): dict(zip(r.ids, r.scores, strict=True))
+                for r in memory.trace
+                if r.layer == LAYER
+            }
+        )
     plain, whole, stepwise = scores
     assert stepwise.keys() == whole.keys() == plain.keys()
     for which, alone in whole.items():

@@ -76,9 +76,9 @@ class NoRequest:
     """Forbid a request's first token as the first of an answer (a logits processor, for one call of ``generate``).
 
     A model that asks and is not answered mostly asks again to the end of its answer. Forbidden to, it writes what comes
-    second: a step, or the same in other tokens, which SmolLM2 does where it has no rule at all. Greedy answers that
-    open with anything else stay as they are. Later lines are free, since they may begin with that token: on SmolLM2
-    the line of the answer does.
+    second: a step, or the same in other tokens, which SmolLM2 does where it has no rule at all. Where rules are in its
+    memory and not in sight, it begins its first step instead. Greedy answers that open with anything else stay as they
+    are. Later lines are free, since they may begin with that token: on SmolLM2 the line of the answer does.
 
     Parameters
     ----------
@@ -88,16 +88,26 @@ class NoRequest:
         The model's own.
     rows : sequence of int, optional
         Rows of the batch whose answer begins. By default all.
+    instead : str, optional
+        Token of the answers that would ask: how a step begins.
     """
 
-    def __init__(self, request: str, tokenizer: Any, rows: Sequence[int] | None = None) -> None:
+    def __init__(
+        self, request: str, tokenizer: Any, rows: Sequence[int] | None = None, instead: str | None = None
+    ) -> None:
         self.first: int = tokenizer(request, add_special_tokens=False)["input_ids"][0]
         self.rows = slice(None) if rows is None else list(rows)
+        self.instead: int | None = tokenizer.get_vocab().get(instead)
         self.begun = False
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return the scores (B, V) of the next token."""
         if not self.begun:
-            scores[self.rows, self.first] = -float("inf")
+            opening_BV = scores[self.rows]
+            asks_B = opening_BV.argmax(-1) == self.first
+            opening_BV[:, self.first] = -float("inf")
+            if self.instead is not None:
+                opening_BV[asks_B, self.instead] = opening_BV.amax() + 1
+            scores[self.rows] = opening_BV
         self.begun = True
         return scores

@@ -29,7 +29,7 @@ from ..backends.local import load_fresh
 from ..backends.rows import NoRequest
 from ..cache import cache_root
 from ..run.data import Ids, RuleTable
-from . import adapter_folder, base_folder
+from . import adapter_folder, base_folder, step_mark
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class RuleReader:
         Id of ``<search>``, if the adapter names one: trained, or a token that the base writes by itself.
     encode : EmbeddingCache
         Texts to embeddings, kept on disk.
+    mark : str
+        How the base begins a step.
     banks : dict
         The bank in use.
     """
@@ -55,6 +57,7 @@ class RuleReader:
     config: DynaRuleConfig
     search_id: int | None
     encode: EmbeddingCache
+    mark: str
     banks: dict[tuple[int, bytes, str], RuleBank] = field(default_factory=dict, repr=False)
 
     @property
@@ -99,7 +102,7 @@ class RuleReader:
     def answer(
         self, memory: RuleMemory, questions: Sequence[str], max_new_tokens: int, request: str = ""
     ) -> list[Generation]:
-        """Answer questions in one batch; ``<search>`` stays in the texts, and none opens with a request's first token.
+        """Answer questions in one batch; ``<search>`` stays in the texts, and one that would ask begins a step.
 
         An empty request forbids nothing.
         """
@@ -112,7 +115,7 @@ class RuleReader:
             max_new_tokens=max_new_tokens,
             batch_size=len(prompts),
             keep_search=True,
-            logits_processor=[NoRequest(request, self.tokenizer)] if request else [],
+            logits_processor=[NoRequest(request, self.tokenizer, instead=self.mark)] if request else [],
         )
 
 
@@ -139,4 +142,4 @@ def load_reader(name: str, method: str, representation: str, dtype: str = "") ->
         search = search_id(tokenizer, config.search_token)
     model = load_adapter(model, folder, config=config).eval()
     encode = EmbeddingCache(encoder_of(config.encoder, model, tokenizer), cache_root() / "rules")
-    return RuleReader(model, tokenizer, config, search, encode)
+    return RuleReader(model, tokenizer, config, search, encode, step_mark(name, tokenizer))

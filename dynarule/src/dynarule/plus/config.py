@@ -53,9 +53,8 @@ class PlusConfig(DynaRuleConfig):
                 raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
         if not isinstance(self.together, bool):
             raise ValueError(f"together must be true or false, got {self.together!r:.60}")
-        for name in ("together", "word_weight"):
-            if getattr(self, name) and self.reading != "tokens":
-                raise ValueError(f'{name} is for rules that are read as tokens; set reading to "tokens"')
+        if self.together and self.reading != "tokens":
+            raise ValueError('together is for rules that are read as tokens; set reading to "tokens"')
         if self.score_limit is not None and not 0 < self.score_limit < math.inf:
             raise ValueError(f"score_limit must be positive or None, got {self.score_limit!r}")
 

@@ -15,7 +15,7 @@ from ..bank.rows import largest
 from ..memory.serving import Kept, Retrieval, RuleMemory, real_tokens
 from .config import PlusConfig, PlusProjection
 from .lookahead import Tables, planned
-from .reader import SearchContext, SearchInput
+from .reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput
 from .words import SearchText, Words, words_of
 
 MIN_LEVEL_WEIGHT = 1e-3
@@ -53,8 +53,15 @@ class PlusMemory(RuleMemory):
 
     config: PlusConfig
 
-    def __init__(self, *args: Any, **settings: Any) -> None:
+    def __init__(self, *args: Any, tokenizer: Any = None, **settings: Any) -> None:
         super().__init__(*args, **settings)
+        if tokenizer is None and self.config.word_weight:
+            raise ValueError(
+                "a search by words needs the tokenizer, got None; make it with dynarule.rule_memory(model, tokenizer, "
+                "bank), or set word_weight to 0"
+            )
+        self.tokenizer = tokenizer
+        self._ids: list[Tensor] = []  # of the text so far
         self._context = SearchContext()
         self._inputs: list[SearchInput] = []  # of the prompt (0) and of each <search> of this forward
         self._results: dict[int, SearchResult] = {}
@@ -64,6 +71,7 @@ class PlusMemory(RuleMemory):
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, before its layers run."""
         super().begin(input_ids, attention_mask, past_length)
+        self._ids = [*(self._ids if past_length else ()), input_ids]
         self._real_BT = real_tokens(self._search_BT, attention_mask)
 
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
@@ -128,8 +136,15 @@ class PlusMemory(RuleMemory):
         return *kept, self._shifts[number][:, None, :, None]
 
     def search_texts(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
-        """Return what each search goes by in words; token memory alone knows the text."""
-        return []
+        """Return what each search goes by in words."""
+        tokens, texts = torch.cat(self._ids, 1)[list(rows)].tolist(), []
+        # A prompt's own token is the question's last one.
+        parts = ((QUESTION, TOKEN), (SINCE,), (EARLIER, SINCE))
+        for ids, kinds in zip(tokens, kind_NT.tolist(), strict=True):
+            pairs = [pair for pair in zip(ids, kinds, strict=False) if pair[0] != self.search_token_id]
+            of_parts = ([token for token, kind in pairs if kind in part] for part in parts)
+            texts.append(SearchText(*(self.tokenizer.decode(part).strip() for part in of_parts)))
+        return texts
 
     def retrieval(
         self, row: int, step: int, layer: int, rules: list[int], scores: list[float]

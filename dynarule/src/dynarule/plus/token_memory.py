@@ -26,9 +26,8 @@ from ..attention import AttendedRules
 from ..bank.bank import RuleBank
 from ..base_model import first_layers
 from .memory import PlusMemory
-from .reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput
+from .reader import SearchContext, SearchInput
 from .rule_states import RuleStates, States, Unread, open_cache
-from .words import SearchText
 
 WeightedText = tuple[str, float | Tensor]
 """A rule's text, and how much less its tokens, or each of them, are attended to than the best one's (0 or less)."""
@@ -72,7 +71,8 @@ class TokenMemory(PlusMemory):
         states: RuleStates | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__(adapter, bank, search_token_id, **settings)
+        tokenizer = tokenizer if states is None else states.tokenizer
+        super().__init__(adapter, bank, search_token_id, tokenizer=tokenizer, **settings)
         layer = self.config.confidence_layer
         assert layer is not None  # the configuration says so
         self.layer = layer
@@ -83,7 +83,6 @@ class TokenMemory(PlusMemory):
         self._below = first_layers(self._decoder, layer)
         self._heads = int(self._decoder.config.num_attention_heads)
         self._unread: list[tuple[Tensor, Tensor]] = []  # ids and positions of tokens since the last search
-        self._ids: list[Tensor] = []  # of all before
         self._prompt: list[list[WeightedText]] = []
         self._latest: list[list[WeightedText]] = []
         self._ahead: _Joined | None = None  # what a token sees from now on
@@ -107,7 +106,7 @@ class TokenMemory(PlusMemory):
         if past_length == 0:
             from transformers import DynamicCache
 
-            self._cache, self._unread, self._ids = DynamicCache(), [], []
+            self._cache, self._unread = DynamicCache(), []
             self._latest = [[] for _ in range(rows)]
         self._unread.append((input_ids, self.positions_BT))
         if past_length == 0 or self._searches:
@@ -186,7 +185,6 @@ class TokenMemory(PlusMemory):
         """Read the text alone up to the confidence layer, and note what the searches of this forward know."""
         ids_BT, positions_BT = (torch.cat(parts, 1) for parts in zip(*self._unread, strict=True))
         self._unread = []
-        self._ids.append(ids_BT)
         self._below.config._attn_implementation = self._decoder.config._attn_implementation
         hidden_BTC = self._below(
             input_ids=ids_BT,
@@ -202,20 +200,6 @@ class TokenMemory(PlusMemory):
         ahead = self.config.lookahead and self.search_token_id is not None
         if self._question_BT is not None and ahead:
             self._inputs[0] = self._behind_question(hidden_BTC, real_BS, positions_BT)
-
-    def search_texts(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
-        """Return what each search goes by in words."""
-        tokens, texts = torch.cat(self._ids, 1)[list(rows)].tolist(), []
-        for ids, kinds in zip(tokens, kind_NT.tolist(), strict=True):
-            pairs = [pair for pair in zip(ids, kinds, strict=False) if pair[0] != self.search_token_id]
-            # A prompt's own token is the question's last one.
-            parts = ((QUESTION, TOKEN), (SINCE,), (EARLIER, SINCE))
-            texts_of_parts = (
-                self.states.tokenizer.decode([id for id, kind in pairs if kind in part]).strip()
-                for part in parts
-            )
-            texts.append(SearchText(*texts_of_parts))
-        return texts
 
     def _behind_question(self, hidden_BTC: Tensor, real_BS: Tensor, positions_BT: Tensor) -> SearchInput:
         """Return what a ``<search>`` right behind the question would ask; the cache stays as it is."""
