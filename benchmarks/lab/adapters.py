@@ -21,6 +21,7 @@ import typer
 from documents import STRICT, Form
 from dynarule.bank import EmbeddingCache
 from dynarule.plus import RetrievalRecipe, train_retrieval
+from dynarule.search_token import begin_as_header
 from dynarule.training import Encoder, LogLines, RulePools, paper_recipe, recipe_steps, train
 from peft.utils import SAFETENSORS_WEIGHTS_NAME as WEIGHTS
 from pydantic import TypeAdapter
@@ -131,7 +132,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
                 curve = confidence_curve(model, tokenizer, bank, held_out)
                 adapter.config.confidence_layer = curve["confidence_layer"]
             if method != PLUS and (finding or plan.searches) and not searching:
-                inherit_header(model, tokenizer)
+                begin_as_header(model, tokenizer)
                 searching = True
             folder = out / str(number)
             if (folder / "README.md").is_file():  # what a stage writes last
@@ -184,15 +185,6 @@ def training_data(recipe: AdapterRecipe, form: Form, model: Any, tokenizer: Any)
         [*map(str, table.ids.tolist()), *texts],
     )
     return bank, *both
-
-
-@torch.no_grad()
-def inherit_header(model: Any, tokenizer: Any) -> None:
-    """Give ``<search>`` the row of the last token of the header behind which it stands."""
-    search = dynarule.prepare_search(model, tokenizer)
-    *_, row = tokenizer("[Step 2]", add_special_tokens=False)["input_ids"]
-    for matrix in (model.get_input_embeddings().weight, model.get_output_embeddings().weight):
-        matrix[search] = matrix[row]
 
 
 def confidence_curve(model: Any, tokenizer: Any, bank: Any, rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -233,6 +233,19 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     recipe = json.loads((folder / "1" / "recipe.json").read_text())
     assert recipe["mix"] is None  # families are not the paper's
     cli("confidence", *served(folder, "1"), "--questions", folder / "questions.txt", "--write")
+    find = [
+        *training(folder)[:7],
+        "--set",
+        "max_steps=4",
+        "--set",
+        "evaluate_every=2",
+        "--held-out",
+        questions,
+    ]
+    cli(*find, "--stage", "retrieval", "--adapter", folder / "1", "--out", folder / "found")
+    log = json.loads((folder / "found" / "retrieval.json").read_text())["log"]
+    assert [entry["step"] for entry in log if "recall" in entry] == [2, 4]
+    cli(*training(folder, max_steps=1), "--stage", 2, "--adapter", folder / "found", "--out", folder / "both")
     second = ["--stage", 2, "--adapter", folder / "1", "--held-out", questions]
     cli(*training(folder, max_steps=3, hard_share=1.0), *second, "--out", folder / "2")
     info, measured = (DynaRuleConfig.from_pretrained(folder / name) for name in "21")
@@ -283,6 +296,8 @@ def test_training_says_what_is_wrong(cli, files):
     assert "give --questions FILE" in cli(*common, code=2)
     for words, complaint in (
         (["--stage", 2], "stage 2 starts from stage 1"),
+        (["--stage", 3], "--stage must be 1, retrieval or 2, got 3"),
+        (["--stage", "retrieval", "--add", "muon"], "the stage retrieval has no additions"),
         (["--set", "colour=red"], "expected name=value"),
         (["--add", "moun"], "unknown addition 'moun'; there are ['muon'"),
     ):

@@ -46,6 +46,19 @@ def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) 
     return row
 
 
+def begin_as_header(model: nn.Module, tokenizer: Any) -> int:
+    """Give ``<search>`` the rows of the last token of the header behind which it stands, and return its id.
+
+    Its state then knows which step comes, before anything is trained: finding is trained on such states.
+    """
+    row = prepare_search(model, tokenizer)
+    *_, header = tokenizer("[Step 2]", add_special_tokens=False)["input_ids"]
+    with torch.no_grad():
+        for matrix in vocabulary_matrices(model):
+            matrix[row] = matrix[header]
+    return row
+
+
 def search_id(tokenizer: Any, token: str | None = None, trained: int | None = None) -> int:
     """Return the id of ``<search>``, or of another ``token``.
 

@@ -13,11 +13,11 @@ from adapters import (
     PLUS,
     WEIGHTS,
     AdapterRecipe,
-    inherit_header,
     plans_of,
     read_recipe,
     train_adapter,
 )
+from dynarule.search_token import begin_as_header
 from rwbench.backends.local import Local, load_fresh
 from rwbench.methods.plus import DynaRulePlus, RuleVectors
 from rwbench.models import adapter_folder, step_mark
@@ -113,7 +113,7 @@ def test_finding_alone_makes_an_adapter_that_answers_among_rules(own, tmp_path):
 
 def test_search_begins_as_the_header_of_a_step_and_dynarule_plus_needs_a_mark(own, tmp_path, monkeypatch):
     base, tokenizer = load_fresh(own / "base")
-    inherit_header(base, tokenizer)
+    begin_as_header(base, tokenizer)
     (*_, header), (search,) = (tokenizer(text)["input_ids"] for text in ("[Step 2]", "<search>"))
     rows = base.get_input_embeddings().weight
     assert search != header and torch.equal(rows[search], rows[header])

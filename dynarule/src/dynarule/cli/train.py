@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -15,8 +15,8 @@ from ..books.questions import read_rows
 from .loading import load_model, load_rules
 from .shared import DeviceOption, EncoderOption, ModelOption, QuestionsOption, RulesOption, note
 
-if TYPE_CHECKING:
-    from ..training.recipe import Recipe
+FINDING = "retrieval"
+"""The stage that trains finding alone."""
 
 
 def train(
@@ -27,7 +27,9 @@ def train(
     held_out: Annotated[
         Path | None, typer.Option("--held-out", help="Questions to measure on, in the same format.")
     ] = None,
-    stage: Annotated[int, typer.Option("--stage", min=1, max=2, help="1: all rules; 2: top K.")] = 1,
+    stage: Annotated[
+        str, typer.Option("--stage", help="1: all rules; retrieval: finding alone; 2: top K.")
+    ] = "1",
     adapter: Annotated[
         Path | None, typer.Option("--adapter", help="Start from it.", show_default="new")
     ] = None,
@@ -58,7 +60,7 @@ def train(
     report_to: Annotated[str, typer.Option("--report-to", help="none, tensorboard, wandb, ...")] = "none",
     device: DeviceOption = None,
 ) -> None:
-    """Train one stage; run stage 1, `dynarule confidence --write`, then stage 2 from it.
+    """Train one stage; run stage 1, `dynarule confidence --write`, stage retrieval from it, and stage 2 from that.
 
     Questions are .jsonl or .parquet rows of question, steps (text, rule_ids) and answers. With --held-out, losses and
     Recall@1 of other questions are measured ten times on the way.
@@ -69,12 +71,15 @@ def train(
     rows = read_rows(questions, ".jsonl or .parquet")
     measured = read_rows(held_out) if held_out else None
     recipe = recipe_of(method, stage, setting or (), add or (), rows)
-    if recipe.stage == 2 and adapter is None:
-        raise ValueError("stage 2 starts from stage 1; give --adapter with the folder that stage 1 wrote")
-    if recipe.mix is None and not any(pair.startswith("mix=") for pair in setting or ()):
+    if stage != "1" and adapter is None:
+        raise ValueError(
+            f"stage {stage} starts from stage 1; give --adapter with the folder that stage 1 wrote"
+        )
+    unmixed = stage != FINDING and recipe.mix is None
+    if unmixed and not any(pair.startswith("mix=") for pair in setting or ()):
         note("the questions are not of the paper's three families, so all are drawn alike (mix=null)")
     from ..config import DynaRuleConfig
-    from ..search_token import prepare_search
+    from ..search_token import begin_as_header, prepare_search
     from ..training import LogLines
     from ..training import train as run
 
@@ -82,9 +87,18 @@ def train(
     base, tokenizer = load_model(model, adapter, device)
     like = "" if start is None else start.encoder
     bank = load_rules(rules, encoder, like, base, tokenizer)
-    adapted = _adapter(adapter, recipe, base, tokenizer, bank.encoder_dim)
+    adapted = _adapter(adapter, method, recipe.seed, base, tokenizer, bank.encoder_dim)
     if confidence_layer is not None:
         adapted.config.confidence_layer = confidence_layer
+    if stage == FINDING:
+        from ..plus import train_retrieval
+
+        if adapted.config.search_id is None:
+            begin_as_header(base, tokenizer)
+        going = {"held_out": measured, "resume": resume, "report": _report}
+        train_retrieval(base, tokenizer, adapted, rows, bank, recipe, out, **going)
+        note(f"wrote {out}: the adapter, README.md (its model card), retrieval.json")
+        return
     curve = None if start is None else start.curve
     if curve is not None and curve["confidence_layer"] != adapted.config.confidence_layer:
         curve = None  # the user overruled the measurement
@@ -108,9 +122,9 @@ def train(
 
 
 def recipe_of(
-    method: str, stage: int, settings: Sequence[str], additions: Sequence[str], rows: Sequence[Any]
-) -> Recipe:
-    """Return the paper's recipe with ``name=value`` settings, and additions as ``name`` or ``name:setting=value,...``.
+    method: str, stage: str, settings: Sequence[str], additions: Sequence[str], rows: Sequence[Any]
+) -> Any:
+    """Return a stage's recipe with ``name=value`` settings, and additions as ``name`` or ``name:setting=value,...``.
 
     Without a mix of their own, questions that are not of the paper's three families are all drawn alike.
 
@@ -121,19 +135,28 @@ def recipe_of(
     """
     from ..training import PAPER_MIX, Recipe, families, paper_recipe
 
-    known = [f.name for f in fields(Recipe) if f.name != "additions"]
+    if stage not in ("1", FINDING, "2"):
+        raise ValueError(f"--stage must be 1, {FINDING} or 2, got {stage}")
+    kind: Any = Recipe
+    if stage == FINDING:
+        from ..plus import RetrievalRecipe as kind
+    known = [f.name for f in fields(kind) if f.name != "additions"]
     changes: dict[str, Any] = {}
     for pair in settings:
         name, equals, value = pair.partition("=")
         if not equals or name not in known:
             raise ValueError(f"--set {pair}: expected name=value with a name of {known}")
         changes[name] = _value(value)
+    if stage == FINDING:
+        if additions:
+            raise ValueError(f"--add {additions[0]}: the stage {FINDING} has no additions, see --set")
+        return kind(**changes)
     changes["additions"] = {}
     for word in additions:
         name, _, rest = word.partition(":")
         pairs = [pair.partition("=") for pair in rest.split(",") if pair]
         changes["additions"][name] = {setting: _value(value) for setting, _, value in pairs}
-    recipe = paper_recipe(method, stage, **changes)
+    recipe = paper_recipe(method, int(stage), **changes)
     mixed = {"family", "subtask"} & set(rows[0]) and set(families(rows)) == set(PAPER_MIX)
     return recipe if mixed or "mix" in changes else replace(recipe, mix=None)
 
@@ -146,7 +169,11 @@ def _value(text: str) -> Any:
         return text
 
 
-def _adapter(folder: Path | None, recipe: Recipe, model: Any, tokenizer: Any, width: int) -> Any:
+def _report(entry: Mapping[str, float]) -> None:
+    note("  ".join(f"{name} {value:g}" for name, value in entry.items()))
+
+
+def _adapter(folder: Path | None, method: str, seed: int, model: Any, tokenizer: Any, width: int) -> Any:
     """Return a new adapter, or the one to start from."""
     import torch
 
@@ -155,8 +182,8 @@ def _adapter(folder: Path | None, recipe: Recipe, model: Any, tokenizer: Any, wi
     from ..search_token import prepare_search
 
     if folder is None:
-        make = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}[recipe.method]
-        torch.manual_seed(recipe.seed)
+        make = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}[method]
+        torch.manual_seed(seed)
         return RuleAdapter(model, make(width))
     if DynaRuleConfig.from_pretrained(folder).search_id is not None:
         prepare_search(model, tokenizer)

@@ -124,7 +124,10 @@ def train_retrieval(
     check_bank(adapter, bank)
     layer = config.confidence_layer
     if layer is None:
-        raise ValueError("training of finding alone needs an adapter with a confidence_layer")
+        raise ValueError(
+            "finding is trained at the confidence layer, which the adapter does not name; measure it (dynarule "
+            "confidence --write, dynarule.measure_confidence), or set confidence_layer"
+        )
     projection = adapter[layer]
     asks_as_paper = getattr(projection, "reader", None) is None
     if asks_as_paper and hasattr(attention_blocks(model)[layer], "q_norm"):
