@@ -129,6 +129,37 @@ def test_the_example_trains_to_what_the_page_says(tmp_path, embeddings, monkeypa
         assert abs(float(measured[step]) - float(recall)) < 0.1, (step, measured)
 
 
+QWEN = {
+    "0.5B": (896, 24, 14, 2, 4864, 151936, True),
+    "3B": (2048, 36, 16, 2, 11008, 151936, True),
+    "7B": (3584, 28, 28, 4, 18944, 152064, False),
+}
+"""Width, layers, heads, their groups, width within, vocabulary, and whether it is tied, of Qwen2.5."""
+
+
+@pytest.mark.parametrize("name", QWEN)
+def test_what_a_training_costs_is_computed_from_the_shapes_of_the_models(name):
+    import torch
+    from transformers import AutoModelForCausalLM, Qwen2Config
+
+    from dynarule import RuleAdapter, dynarule_config
+
+    names = (
+        "hidden_size num_hidden_layers num_attention_heads num_key_value_heads intermediate_size vocab_size"
+    )
+    *shape, tied = QWEN[name]
+    config = Qwen2Config(**dict(zip(names.split(), shape, strict=True)), tie_word_embeddings=tied)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+        frozen = sum(parameter.numel() for parameter in model.parameters())
+        trained = sum(part.numel() for part in RuleAdapter(model, dynarule_config(384)).parameters())
+    (row,) = re.findall(rf"^\| {name} \|(.*)\|$", text_of(TRAINING), flags=re.M)
+    says = [float(re.sub("[, GB]", "", cell)) for cell in row.split("|")]
+    a_second = 300e12 / (4 * frozen) / 200
+    expected = [2 * frozen / 1e9, 16 * trained / 1e9, *(seconds * a_second for seconds in (600, 3600, 28800))]
+    assert says == pytest.approx(expected, rel=0.06)
+
+
 def run_here(lines, page, tmp_path, embeddings, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, value in {"RWBENCH_CACHE": str(embeddings), "COLUMNS": "160"}.items():
