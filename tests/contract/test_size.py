@@ -13,10 +13,10 @@ LINES = {
     "ruleworld-data": 11_850,
     "dynarule": 13_030,
     "benchmarks": 12_210,
-    "tests": 20_260,
+    "tests": 20_270,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 37_080
+ALL_SOURCE = 37_090
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3

@@ -9,7 +9,7 @@ from dynarule.attention import AttendedRules, rule_attention
 from dynarule.attention_interface import NAMES, attention_forward, register
 from dynarule.kernels import attend, fused_attention, merged_attention, plain_attention
 
-from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config
+from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kernels
 
 SEARCH = 7
 WIDTH = 20
@@ -175,6 +175,16 @@ def test_merged_blocks_of_halves_have_the_gradients_of_their_numbers():
     for one, other in zip(gradients(merged_attention, torch.bfloat16), wanted, strict=True):
         assert one.dtype == torch.bfloat16
         assert (one - other).norm() < 0.02 * other.norm()
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16])
+def test_a_single_token_is_attended_without_a_copy_of_the_cache(dtype, monkeypatch):
+    """As a fused kernel makes one, of all keys and values in every layer."""
+    monkeypatch.setattr(kernels, "fused_attention", None)
+    query, key, value, *rules = (torch.randn(2, 4, n, 8, dtype=dtype) for n in (1, 40, 40, 1, 7, 7))
+    asked = AttendedRules(*rules, None, 0.0)
+    out = attend(query, key, value, None, asked, 0.3)
+    torch.testing.assert_close(out, rule_attention(query, key, value, None, asked, 0.3), atol=0.02, rtol=0.02)
 
 
 def test_queries_that_rope_widens_under_autocast_attend():
