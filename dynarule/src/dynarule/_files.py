@@ -4,8 +4,6 @@ What is being written is called ``.NAME.*.part``, beside NAME. What a killed wri
 whoever writes NAME then.
 """
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

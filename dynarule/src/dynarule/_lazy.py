@@ -1,7 +1,5 @@
 """What is imported at its first use: public names of a package (PEP 562), and packages of an extra."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from importlib import import_module

@@ -7,8 +7,6 @@ Importing this module, or any name of `dynarule` that uses it, tells PEFT about 
 ...     model.generate(**inputs)
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict

@@ -8,8 +8,6 @@ Shapes, here and there: B batch, H heads, G key-value heads of the text, T token
 rules of all segments, D head dim.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

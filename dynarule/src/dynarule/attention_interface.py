@@ -1,7 +1,5 @@
 """Rectangular attention under a name that transformers' models can be set to, see `dynarule.attach`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Decoding with rules: which ways of ``model.generate`` a memory can follow, and a cache that grows in place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps

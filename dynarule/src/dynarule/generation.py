@@ -1,7 +1,5 @@
 """Answer questions with rules: batched generation, and a trace of what was read at which step."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Equation 2, faster: the same numbers as `dynarule.attention.rule_attention`, for shapes where it was measured."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -11,8 +11,6 @@ Scoring moves the query into encoder space instead of moving every rule into the
 which is exact. So one matrix of embeddings serves all layers, and a rule costs one number, 1 / sigma, per layer.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import chain

@@ -5,8 +5,6 @@ not use (Qwen2.5); only then a matrix grows by one row. Nothing is ever cut off,
 ``resize_token_embeddings(len(tokenizer))`` would do with Qwen2.5, and no other row changes.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

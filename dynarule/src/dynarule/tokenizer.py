@@ -1,7 +1,5 @@
 """Load a tokenizer as it was saved; encode prompts, in which the control tokens that a user's text spells are text."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

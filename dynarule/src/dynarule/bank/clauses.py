@@ -5,8 +5,6 @@ split a rule; a subject is a premise where something in it restricts it ("childr
 Where no structure is sure the whole rule is both its premise and its conclusion.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import islice
 from typing import NamedTuple

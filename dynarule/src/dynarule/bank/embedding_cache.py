@@ -1,7 +1,5 @@
 """Embeddings on disk by encoder and text, so that no text is encoded twice, in this build or the next."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 import warnings

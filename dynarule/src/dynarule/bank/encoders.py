@@ -1,7 +1,5 @@
 """Encoders of rules to unit vectors, with a fingerprint that tells them apart, and which one a name stands for."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sys

@@ -1,7 +1,5 @@
 """The words of English rules: forms of verbs, and words by what stands before or behind them."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from importlib import resources

@@ -1,7 +1,5 @@
 """Openings of sentences: a condition, a place or a time, which ends where a main clause begins."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Rules from the user's own lists, files and tables: a text, a conclusion and an id each."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -6,8 +6,6 @@ texts, and of an object with the parts that owners say otherwise, if there are a
 and a hash of all tensors.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The text of a file, and its parts: headings, paragraphs, list items and tables, with the lines they begin on."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A document's blocks as rules: sentences with what they need to be whole, below the headings above them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field

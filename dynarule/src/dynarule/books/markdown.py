@@ -1,7 +1,5 @@
 """Markdown, reStructuredText and plain text as blocks."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """HTML and DOCX as blocks."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """PDFs as blocks: columns, running titles, small print and ruled tables."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence

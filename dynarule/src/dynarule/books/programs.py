@@ -1,7 +1,5 @@
 """The rules of programs: clauses of Prolog, rules of Rego."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Questions about a rule book: read, and drafted from chains of its rules for a person to correct."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Files as rules: read as blocks by their endings, then as rules of one book."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Rules of documents, and the folder of a book of them: rules to edit, a page that shows what was made of what."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections import Counter

@@ -1,7 +1,5 @@
 """Sentences of a text, those that say nothing alone with the one before them, and lists with what leads in to them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """CSV, TSV, XLSX and JSON as blocks."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Rules of tables: a row each of a decision table, a cell each of a matrix, or the texts of one column."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The command ``dynarule``: answer with rules, train, measure the confidence layer, keep banks, see an example."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``dynarule book``: a rule book out of documents, and drafts of questions about it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """``dynarule confidence``, ``support`` and ``inspect``: what is measured of an adapter, and what a folder holds."""
 
-from __future__ import annotations
-
 from math import prod
 from pathlib import Path
 from typing import Annotated, Any

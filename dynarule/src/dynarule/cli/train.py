@@ -1,7 +1,5 @@
 """``dynarule train``: one stage of a training, from files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace

@@ -7,8 +7,6 @@ Beside it, a rule book of the real world to ask a language model: the lending ru
 questions were written before any training on plain English, and nothing is trained on them.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

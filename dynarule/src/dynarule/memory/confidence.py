@@ -5,8 +5,6 @@ As in the paper: with :math:`\alpha^l_m` the softmax over the M rule keys alone,
 question, then over questions. The confidence layer is the one with the lowest mean.
 """
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Sequence

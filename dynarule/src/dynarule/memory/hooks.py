@@ -1,7 +1,5 @@
 """Attach a rule memory to a model for the length of a ``with`` block."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial

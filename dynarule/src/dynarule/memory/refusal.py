@@ -1,7 +1,5 @@
 """No rule says so: an answer ends where a search finds nothing that stands out, and from which point on is measured."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What serving and training share: the query that selects, and what attention reads of what is kept."""
 
-from __future__ import annotations
-
 import math
 from itertools import count
 from typing import Any

@@ -6,8 +6,6 @@ within the same forward, and its row attends to the new K from that token on. A 
 same segment by segment, so it equals generation token by token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp

@@ -5,8 +5,6 @@ every token attends to one set of K rules per layer and row (equation 3), and th
 step come out for the loss. Without ``top_k`` all M rules are attended in every layer (stage 1, KBLaM).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The maps between what a search knows and a bank, in coordinates in which training goes quickly."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

@@ -15,8 +15,6 @@ search's own score (equation 4). How many steps are left is not known, so the be
 the encoder's space, on the two matrices that a bank has, so it follows whatever is added, removed or replaced.
 """
 
-from __future__ import annotations
-
 from functools import reduce
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A rule memory whose searches read the text before them, go by words too, and look ahead."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """What a search knows of the text before it, and how it reads that text (beyond the paper)."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

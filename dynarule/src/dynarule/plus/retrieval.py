@@ -5,8 +5,6 @@ frozen base (token memory), or it is trained before, since rules that are read b
 search knows; then both are trained together for a while (stage 2).
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -6,8 +6,6 @@ read in one forward with the text: who sees whom is a mask, who stands where a p
 forward over the rules, and then one over the text.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

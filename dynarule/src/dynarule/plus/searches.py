@@ -1,7 +1,5 @@
 """What the searches of questions know, read once: the states that the confidence layer reads."""
 
-from __future__ import annotations
-
 import itertools
 import tempfile
 from collections.abc import Sequence

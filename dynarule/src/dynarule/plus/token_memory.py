@@ -11,8 +11,6 @@ The prompt's rules stay readable; those of a ``<search>`` are replaced by the ne
 rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

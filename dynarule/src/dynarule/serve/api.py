@@ -1,7 +1,5 @@
 """The HTTP routes: OpenAI's chat completions, completions and models, those that change rules, and a page to ask on."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path

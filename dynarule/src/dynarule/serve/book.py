@@ -1,7 +1,5 @@
 """Rules that are served under a name, and may change while they are."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The engine of a server: one thread that owns the model, answers waiting requests in batches and changes rules."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """One answer that is asked for, and the rows of a batch, followed token by token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers of the engine as a response: whole, or as a stream of server-sent events."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import secrets

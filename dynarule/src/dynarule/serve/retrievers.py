@@ -1,7 +1,5 @@
 """A question's rules, step by step, for LangChain and LlamaIndex: what a model looked for while it answered."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Words that a model's training did not hold, told by how its tokenizer takes them apart: any script, any tokenizer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from unicodedata import category, east_asian_width

@@ -1,7 +1,5 @@
 """The log of a training on stderr: a line per entry."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import Any

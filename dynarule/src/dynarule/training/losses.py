@@ -4,8 +4,6 @@ Scores are :math:`a = mean_h(\tilde q_h \cdot \tilde k_h) / \sqrt{D}` with D the
 the full width instead, the paper's dot product is :math:`\sqrt H` times that: a sharper temperature.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -3,8 +3,6 @@
 Everything random is a function of a seed and a place in the run, so a resumed run draws the same batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Hyper-parameters of training: the paper's, by method and stage, and what is added to them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """A frozen model, its adapter and the row of ``<search>`` as one module that returns the training loss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self

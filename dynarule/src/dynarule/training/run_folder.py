@@ -1,7 +1,5 @@
 """The folder of a training run: which run it belongs to, and from where that goes on."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -6,8 +6,6 @@
 >>> train(model, tokenizer, adapter, rows, bank, paper_recipe(stage=2), "stage2")  # doctest: +SKIP
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence
