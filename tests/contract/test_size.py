@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_850,
-    "dynarule": 13_030,
+    "dynarule": 12_910,
     "benchmarks": 12_210,
-    "tests": 20_270,
+    "tests": 20_420,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 37_090
+ALL_SOURCE = 36_960
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3
