@@ -18,10 +18,25 @@ def run_on_ray(
 ) -> None:
     """Run ``work(i, n)``, which skips what is there, for every shard i of n; what a lost node was at, another does.
 
-    ``address`` is the cluster's, as ``ray.init`` takes it: ``auto``, ``HOST:6379`` or ``ray://HOST:10001``; all nodes
-    must have the packages. There are no more shards than ``units``; ``progress`` is called with the shards that are
-    done and all shards. An ImportError without Ray, a ConnectionError if there is no cluster or a task was lost again
-    and again, else what a shard raised.
+    Parameters
+    ----------
+    address : str
+        Of the cluster, as ``ray.init`` takes it: ``auto``, ``HOST:6379`` or ``ray://HOST:10001``.
+    work : callable
+        Does a shard, and skips what is there; the packages must be installed on every node.
+    units : int
+        How many units there are: there are no more shards than that.
+    progress : callable
+        Called with the shards that are done and all shards.
+
+    Raises
+    ------
+    ImportError
+        If Ray is not installed.
+    ConnectionError
+        If there is no cluster, or a task was lost again and again.
+    Exception
+        What a shard raised.
     """
     try:
         import ray

@@ -71,7 +71,10 @@ def whole_file(path: Path) -> Iterator[Path]:
 def whole_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder, which becomes ``path``, missing or empty by now, if all goes well, and is removed if not.
 
-    A FileExistsError if there is something in ``path``, once whoever else writes it has.
+    Raises
+    ------
+    FileExistsError
+        If there is something in ``path``, once whoever else writes it has.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with part_of(path, folder=True) as part:

@@ -107,7 +107,13 @@ def plan(spec: WorldSpec) -> list[Shard]:
 
 
 def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a shard; a ValueError if it is missing or damaged."""
+    """Read a shard.
+
+    Raises
+    ------
+    ValueError
+        If it is missing or damaged.
+    """
     try:
         return pq.ParquetFile(path).read(columns=columns)
     except (pa.ArrowException, OSError) as error:

@@ -31,13 +31,22 @@ _SLOTS = {
 def parse_premise_nl(text: str) -> Fact:
     """Parse a premise, e.g. ``"A is a tiny cat"`` or ``"a pint-sized feline is what a being is"``.
 
-    A ValueError if it has no reading, or two.
+    Raises
+    ------
+    ValueError
+        If it has no reading, or two.
     """
     return _read(text, "premise")
 
 
 def parse_conclusion_nl(text: str) -> Fact:
-    """Parse a conclusion, e.g. ``"3 glued-on lashes will be shed by X"``; `ValueError` as for `parse_premise_nl`."""
+    """Parse a conclusion, e.g. ``"3 glued-on lashes will be shed by X"``.
+
+    Raises
+    ------
+    ValueError
+        If it has no reading, or two.
+    """
     return _read(text, "conclusion")
 
 

@@ -121,7 +121,10 @@ def parse_facts(text: str) -> tuple[Fact, ...]:
 
     The parts of a comparison are about ``x1`` and ``y1``, ``x2`` and ``y2``, and so on.
 
-    A ValueError if an atom does not parse.
+    Raises
+    ------
+    ValueError
+        If an atom does not parse.
     """
     numbers = [part[1] if (part := _INDIVIDUAL.search(atom)) else "" for atom in text.split(AND)]
     atoms = zip(text.split(AND), numbers, strict=True)
@@ -131,7 +134,10 @@ def parse_facts(text: str) -> tuple[Fact, ...]:
 def parse_state(text: str) -> Fact:
     """Parse what a step concludes: one fact, or what a comparison comes to, ``"Sum(27)"`` or ``"Most(Tiny_cat)"``.
 
-    A ValueError if the text is neither.
+    Raises
+    ------
+    ValueError
+        If the text is neither.
     """
     if match := _OPERATION.fullmatch(text):
         if match[1] == "Most":
@@ -151,7 +157,10 @@ def parse_query(text: str) -> Query:
     that changes, and ``Sum(Has(x1, Mineral_fur, ?), Has(x2, Neat_fin, ?))`` compares counts, as do ``Difference``,
     ``Highest``, ``Most``.
 
-    A ValueError if the text is none of these.
+    Raises
+    ------
+    ValueError
+        If the text is none of these.
     """
     if operation := _OPERATION.fullmatch(text):
         parts = tuple(parse_query(part) for part in re.split(r"(?<=\)), ", operation[2]))

@@ -57,7 +57,10 @@ RULE_SHAPES = {
 def halves_fol(text: str) -> tuple[str, str]:
     """Return premise and conclusion of a rule in first-order logic, as the rule table's columns write them.
 
-    A ValueError if they are not joined by one arrow; the clauses themselves are not read.
+    Raises
+    ------
+    ValueError
+        If they are not joined by one arrow; the clauses themselves are not read.
     """
     halves = text.split(FOL_ARROW)
     if len(halves) != 2:
@@ -68,7 +71,10 @@ def halves_fol(text: str) -> tuple[str, str]:
 def halves_nl(text: str) -> tuple[str, str]:
     """Return premise and conclusion of a rule in English, as the rule table's columns write them.
 
-    A ValueError if it is not ``If <premise>, <conclusion>.``; the clauses themselves are not read.
+    Raises
+    ------
+    ValueError
+        If it is not ``If <premise>, <conclusion>.``; the clauses themselves are not read.
     """
     for start, middle, end in SENTENCES:
         halves = text.removeprefix(start).removesuffix(end).split(middle)
@@ -85,7 +91,10 @@ def _uncapitalised(clause: str) -> str:
 def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
     """Return the type of the rule that two clauses make.
 
-    A ValueError if they make none; ``text`` is named.
+    Raises
+    ------
+    ValueError
+        If they make none; ``text`` is named.
     """
     fitting = [
         (name, shape)
@@ -120,7 +129,10 @@ def parse_rule(form: str, text: str) -> tuple[str, Fact, Fact]:
     form : {"fol", "nl"}
     text : str
 
-    A ValueError if the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
+    Raises
+    ------
+    ValueError
+        If the text is not a rule of the grammar, wrong articles, plurals and prepositions included.
     """
     cut, read_premise, read_conclusion = READERS[form]
     halves = cut(text)

@@ -83,7 +83,10 @@ class AspSolver:
         list of tuple of str
             Every value the query has, per scope: one for a sound question.
 
-        A ValueError if a text does not parse, a row is -1 or a number could exceed clingo's 32 bits.
+        Raises
+        ------
+        ValueError
+            If a text does not parse, a row is -1 or a number could exceed clingo's 32 bits.
         """
         if not scopes:
             return []

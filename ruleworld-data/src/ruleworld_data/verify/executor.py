@@ -99,7 +99,10 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
     -------
     Derivation
 
-    A ValueError if a text does not parse, the query has two values, or an attribute's change triggers itself.
+    Raises
+    ------
+    ValueError
+        If a text does not parse, the query has two values, or an attribute's change triggers itself.
     """
     query, scope = _read(facts, query, rules)
     if query.parts:

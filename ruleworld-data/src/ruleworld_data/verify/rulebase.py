@@ -130,7 +130,10 @@ def parse_rule_table(table: pa.Table) -> RuleBase:
     -------
     RuleBase
 
-    A ValueError if a text does not parse or the columns of a row disagree; the message names the rule.
+    Raises
+    ------
+    ValueError
+        If a text does not parse or the columns of a row disagree; the message names the rule.
     """
     report = Report()
     base = TableReader().read(table.to_batches(max_chunksize=_CHUNK), report)

@@ -67,7 +67,10 @@ class Stream:
     def distinct(self, n: int, count: int) -> NDArray[np.int64]:
         """Draw ``count`` different integers from ``range(n)`` in random order, for ``n`` up to 2**62.
 
-        A ValueError if fewer than ``count`` integers exist.
+        Raises
+        ------
+        ValueError
+            If fewer than ``count`` integers exist.
         """
         if count > n:
             raise ValueError(f"cannot draw {count} different integers from range({n})")
