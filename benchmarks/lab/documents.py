@@ -18,7 +18,6 @@ from ruleworld_data.world import load_vocabulary, symbol
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False)
 Form = Literal["nl", "fol"]
 SEARCH = "[Search]"
-WORLDS = 64  # small worlds of one continent, see `ruleworld_data.fresh`
 BESIDE_REQUESTED = 6  # most rules that a request brings beside the gold one
 
 
@@ -96,7 +95,7 @@ def request_text(rule: Mapping[str, Any], form: Form) -> str:
 
 
 def small_sizes(draw: random.Random) -> WorldSizes:
-    """Draw the sizes of a continent; few terms make distractors that resemble the gold rules."""
+    """Draw the sizes of a fresh world; few terms make distractors that resemble the gold rules."""
     entities, attributes, actions = (draw.choice(few) for few in ((12, 24, 48), (16, 32, 64), (12, 24, 48)))
     states = 3 * actions + 4
     rules = (

@@ -11,16 +11,17 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from documents import STRICT, WORLDS, Document, Form, Writer, lookalikes, request_text, small_sizes
+from documents import STRICT, Document, Form, Writer, lookalikes, request_text, small_sizes
 from network import Tree
 from plain import DOMAINS, HELD_OUT
 from pydantic.dataclasses import dataclass
-from ruleworld_data.fresh import FreshWorld, fresh_worlds
+from ruleworld_data.fresh import FreshWorld, fresh_world
 from ruleworld_data.spec import Dials, WorldSizes, subtasks_of
 from wording import KINDS, MORE_KINDS, ask, plain_world
 
-RULES = 300  # of a fresh world
-STEPS_A_CONTINENT = 8  # of the training, which draw worlds from one continent
+RULES = 300  # fewest of a fresh world
+QUESTIONS, OF_EACH = 192, 3  # of each sub-task of a fresh world, and for a list
+STEPS_A_WORLD = 8  # of the training, which ask of one world
 GATE_CHAPTER = "execmodel"  # the chapter of Python's documentation that the gates read
 WINDOW = 256  # tokens of ordinary English
 DRAWN = 3  # questions that are drawn for each that is asked: those of a like length are asked together
@@ -52,7 +53,7 @@ def draw_trees(
     names, shares = [*ingredients], [each.share for each in ingredients.values()]
     while left > 0:
         (name,) = draw.choices(names, shares)
-        trees.append(draw_tree(writer, draw, f"{key}/{step // STEPS_A_CONTINENT}", name, ingredients[name]))
+        trees.append(draw_tree(writer, draw, f"{key}/{step // STEPS_A_WORLD}", name, ingredients[name]))
         left -= trees[-1].size
     return trees
 
@@ -80,16 +81,15 @@ def _english(
 
 
 @lru_cache(maxsize=16)
-def _worlds(key: str, dials: str, version: str, subtasks: tuple[str, ...]) -> list[FreshWorld]:
-    seed, number = key.rsplit("/", 1)
-    wanted, first = dict.fromkeys(subtasks, 3), int(number) * WORLDS
-    settings: Any = {"version": version, "dials": Dials.parse(dials)}
-    sizes = next(filter(None, (_sizes_with(settings["dials"], f"sizes/{key}/{i}") for i in range(99))))
-    return [*fresh_worlds(int(seed), WORLDS, wanted, n_rules=RULES, sizes=sizes, first=first, **settings)]
+def _world(key: str, dials: str, version: str, subtasks: tuple[str, ...]) -> FreshWorld:
+    (seed, number), turned = map(int, key.rsplit("/", 1)), Dials.parse(dials)
+    sizes = next(filter(None, (_sizes_with(turned, f"sizes/{key}/{i}") for i in range(99))))
+    wanted = dict.fromkeys(subtasks, QUESTIONS)
+    return fresh_world(seed, number, wanted, sizes, version=version, dials=turned)
 
 
 def _sizes_with(dials: Dials, key: str) -> WorldSizes | None:
-    """Draw the sizes of a continent; none, where they are too small for the dials, some of which leave rules out."""
+    """Draw the sizes of a world; none, where they are too small for the dials, some of which leave rules out."""
     sizes = small_sizes(random.Random(key))
     with suppress(ValueError):
         if sum(sizes.turned(dials).rule_counts().values()) * (0.85 if dials.unknown else 1) >= RULES:
@@ -102,29 +102,28 @@ def _ruleworld(
 ) -> tuple[list[str], list[Document]]:
     dials = str(plan.dials)
     subtasks = tuple(s for s in subtasks_of(Dials.parse(dials)) if not plan.only or s.startswith(plan.only))
-    world = draw.choice(_worlds(key, dials, plan.version, subtasks))
+    world = _world(key, dials, plan.version, subtasks)
     form: Form = "fol" if draw.random() < plan.fol else "nl"
-    rows = world.questions.to_pylist()
-    ids = world.rules.column("id").to_numpy()
+    tables = (table.take(draw.sample(range(QUESTIONS), OF_EACH)) for table in world.questions.values())
+    rows = [row for table in tables for row in table.to_pylist()]
     rows = _window(draw, draw.sample(rows, len(rows)), draw.randint(1, plan.asked))
+    texts, ids = world.rules.column(form), np.arange(len(world.rules))  # as the rules' own
     if plan.requests:
-        rules = world.rules.to_pylist()
 
         def known(name: int) -> tuple[str, str, list[str]]:
-            rule = rules[int(np.flatnonzero(ids == name)[0])]
-            others = [rules[i][form] for i in np.flatnonzero(lookalikes(world.rules, ids == name))]
-            return request_text(rule, form), rule[form], others
+            (rule,) = world.rules.slice(name, 1).to_pylist()
+            others = np.flatnonzero(lookalikes(world.rules, ids == name))
+            return request_text(rule, form), rule[form], texts.take(others).to_pylist()
 
         return [], [writer.requests(draw, row, form, known) for row in rows]
     gold = np.isin(ids, [i for row in rows for i in row["gold_rule_ids"]])
     near = np.flatnonzero(lookalikes(world.rules, gold)).tolist() if draw.random() < plan.alike else []
     wanted = max(0, draw.randint(*plan.rules) - int(gold.sum()))
     kept = [*np.flatnonzero(gold).tolist(), *draw.sample(near, min(len(near), wanted))]
-    rest = np.setdiff1d(np.arange(len(ids)), kept).tolist()
+    rest = np.setdiff1d(ids, kept).tolist()
     kept += draw.sample(rest, max(0, wanted + int(gold.sum()) - len(kept)))
     draw.shuffle(kept)
-    texts = world.rules.column(form).take(kept).to_pylist()
-    return texts, [writer.answer(row, form) for row in rows]
+    return texts.take(kept).to_pylist(), [writer.answer(row, form) for row in rows]
 
 
 def _plain(

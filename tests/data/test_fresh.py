@@ -1,81 +1,61 @@
-"""Fresh worlds: answered by their own rules, small, and a function of their number."""
+"""Fresh worlds: answered by their own rules, a function of their number, and not the benchmark's."""
 
 from collections import Counter
 
 import pytest
-from ruleworld_data.fresh import WORLDS_PER_CONTINENT, fresh_worlds
+from ruleworld_data.fresh import fresh_world
 from ruleworld_data.generate import rule_table
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
+from ruleworld_data.spec import SUBTASKS
 
 from .brute_force import BruteForce
 
 ASKED = {"single_rule": 3, "multi_rule_4": 2, "multi_hop_2": 2, "multi_hop_4": 1}
 
 
-@pytest.fixture(scope="module")
-def worlds():
-    return list(fresh_worlds(0, 70, ASKED, n_rules=100))
-
-
-def test_worlds_are_as_large_as_asked_and_answer_their_own_questions(worlds):
-    assert len(worlds) == 70
-    texts = [(w.world_id, text) for w in worlds for text in w.questions["question"].to_pylist()]
-    assert len(set(texts)) == len(texts)
-    for world in worlds:
-        assert world.rules.schema == RULE_SCHEMA and world.questions.schema == QUESTION_SCHEMA
-        rules = dict(zip(world.rules["id"].to_pylist(), world.rules["fol"].to_pylist(), strict=True))
-        assert len(world.rules) == len(rules) == 100
-        assert Counter(world.questions["subtask"].to_pylist()) == ASKED
-        for table in (world.rules, world.questions):
-            assert set(table["world_id"].to_pylist()) == {world.world_id}
-        executor = BruteForce(rules.values())
-        for row in world.questions.to_pylist():
-            assert set(row["gold_rule_ids"]) <= set(rules)
+def test_a_world_answers_its_own_questions_and_is_a_function_of_its_number():
+    world, again = (fresh_world(0, 3, ASKED) for _ in range(2))
+    assert world.rules.equals(again.rules) and world.questions == again.questions
+    assert world.rules.schema == RULE_SCHEMA and world.rules["id"].to_pylist() == [*range(len(world.rules))]
+    assert {name: len(table) for name, table in world.questions.items()} == ASKED
+    fol, texts = world.rules["fol"].to_pylist(), Counter()
+    for subtask, table in world.questions.items():
+        assert table.schema == QUESTION_SCHEMA and set(table["subtask"].to_pylist()) == {subtask}
+        assert {*table["world_id"].to_pylist(), *world.rules["world_id"].to_pylist()} == {world.world_id}
+        for row in table.to_pylist():
+            texts[row["question"]] += 1
+            solver = BruteForce([fol[rule] for rule in row["gold_rule_ids"]])
             for facts, query, answer in zip(row["facts"], row["queries"], row["answers"], strict=True):
-                assert executor.answers(facts, query) == {answer}
+                assert solver.answers(facts, query) == {answer}
+    assert set(texts.values()) == {1}
 
 
-def test_a_world_is_a_function_of_its_number(worlds):
-    for first, count in ((0, 2), (1, 1), (62, 4), (69, 1)):
-        again = list(fresh_worlds(0, count, ASKED, n_rules=100, first=first))
-        for world, known in zip(again, worlds[first : first + count], strict=True):
-            assert world.world_id == known.world_id
-            assert world.rules.equals(known.rules) and world.questions.equals(known.questions)
+def test_a_single_question_can_be_asked_for():
+    """A pool of one sub-question merges with no other."""
+    for subtask in SUBTASKS:
+        assert len(fresh_world(9, 0, {subtask: 1}).questions[subtask]) == 1
 
 
-def test_rules_are_in_no_order(worlds):
-    """Gold rules are spread over the world, and ids do not ascend."""
-    places = []
-    for world in worlds:
-        ids = world.rules["id"].to_pylist()
-        assert ids != sorted(ids)
-        gold = {rule for row in world.questions["gold_rule_ids"].to_pylist() for rule in row}
-        places += [ids.index(rule) for rule in gold]
-    assert abs(sum(places) / len(places) - 49.5) < 5 * 28.9 / len(places) ** 0.5
-
-
-def test_continents_and_seeds_differ_and_give_no_benchmark_rule_away(worlds):
-    assert len({world.world_id for world in worlds}) == 2
-    assert worlds[WORLDS_PER_CONTINENT - 1].world_id != worlds[WORLDS_PER_CONTINENT].world_id
-    texts = [set(world.rules["nl"].to_pylist()) for world in worlds]
-    other = set(next(fresh_worlds(1, 1, ASKED, n_rules=100)).rules["nl"].to_pylist())
-    assert len(other & texts[0]) <= 2 and len(texts[64] & texts[0]) <= 2
-    benchmark = set(rule_table("train", "tiny")["nl"].to_pylist())
-    assert sum(len(own & benchmark) for own in texts) < 0.01 * 100 * len(worlds)
+def test_worlds_and_seeds_differ_and_give_no_benchmark_rule_away():
+    worlds = [fresh_world(*which, {}) for which in ((0, 0), (0, 1), (1, 0))]
+    assert len({world.world_id for world in worlds}) == 3
+    rules = [set(world.rules["nl"].to_pylist()) for world in worlds]
+    rules.append(set(rule_table("train", "tiny")["nl"].to_pylist()))
+    for number, own in enumerate(rules):
+        for other in rules[:number]:
+            assert len(own & other) < 0.01 * len(own)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"seed": -1}, "seed must be an integer from 0"),
+        ({"number": -1}, "number must be a non-negative integer"),
         ({"questions": {"multi_hop": 1}}, "unknown sub-task 'multi_hop'; did you mean"),
-        ({"n_rules": 2}, "n_rules must be between .* gold rules"),
-        ({"n_rules": 1_985}, "1984, the rules there are, got 1985"),
-        ({"questions": {"multi_hop_4": 2_000}}, "questions wanted, but this world has only"),
+        ({"questions": {"multi_hop_4": 200_000}}, "questions wanted, but this world has only"),
         *(({"questions": {"multi_hop_2": wrong}}, "non-negative integer") for wrong in (-1, True, 1.5)),
     ],
 )
 def test_impossible_worlds_are_refused(changes, message):
-    arguments = {"seed": 0, "count": 1, "questions": ASKED} | changes
     with pytest.raises(ValueError, match=message):
-        list(fresh_worlds(**arguments))
+        fresh_world(**{"seed": 0, "number": 0, "questions": ASKED} | changes)

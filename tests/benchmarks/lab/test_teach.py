@@ -16,7 +16,7 @@ from drills import Ingredient, draw_trees
 from network import LINEAR, Tree, add_lora, answer_losses
 from peft import LoraConfig, PeftModel, get_peft_model
 from plain import NO_RULE
-from ruleworld_data.fresh import fresh_worlds
+from ruleworld_data.fresh import fresh_world
 from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import SUBTASKS, Dials, subtasks_of
@@ -124,10 +124,10 @@ def test_a_teaching_that_was_killed_goes_on(model, tmp_path, monkeypatch):
 
 
 def test_a_question_is_the_prompt_as_it_is_asked_and_its_answer(writer):
-    (world,) = fresh_worlds(9, 1, dict.fromkeys(SUBTASKS, 1), n_rules=300)
+    world = fresh_world(9, 0, dict.fromkeys(SUBTASKS, 1))
     template, rule = model_template("tiny"), "If A is a tiny cat, it has 12 fins."
     rules, decode = writer.rules([rule]), writer.tokenizer.decode
-    for row in world.questions.to_pylist():
+    for row in (row for table in world.questions.values() for row in table.to_pylist()):
         document = writer.answer(row, "nl")
         start = document.wanted.index(True)
         prompt, answer = (decode(ids) for ids in (rules.ids + document.ids[:start], document.ids[start:]))
@@ -289,8 +289,8 @@ def test_the_recipe_in_the_repository_can_be_read_and_is_that_of_its_checkpoint(
 
 
 @pytest.mark.parametrize("dials", ["unknown=true", "exceptions=2"])
-def test_a_continent_is_as_large_as_its_dials_need(dials):
+def test_a_world_is_as_large_as_its_dials_need(dials):
     """Of a key whose first sizes are too small: for exceptions, or for the rules that unknown leaves out."""
     assert drills._sizes_with(Dials.parse(dials), "sizes/9/7/0") is None
     subtasks = tuple(s for s in subtasks_of(Dials.parse(dials)) if s.startswith(dials[:7]))
-    assert {len(world.rules) for world in drills._worlds("9/7", dials, "1.2", subtasks)} == {drills.RULES}
+    assert len(drills._world("9/7", dials, "1.2", subtasks).rules) >= drills.RULES

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..fresh import continent
+from ..fresh import fresh_world
 from ..pools import shared_pool
 from ..spec import WorldSpec
 from ..world import Ints, Stream
@@ -41,10 +41,9 @@ class EnvWorld:
 
     def __init__(self, spec: WorldSpec, subtasks: tuple[str, ...], number: int) -> None:
         rows, made = dict.fromkeys(subtasks, world_questions(spec, subtasks)), world_sizes(spec.scale)
-        world, self.rules, questions = continent(
+        self.world_id, self.rules, questions = fresh_world(
             spec.seed, number, rows, made, version=spec.version, dials=spec.dials
         )
-        self.world_id = world.world_id
         self.rows: dict[str, list[dict[str, Any]]] = {
             name: table.drop_columns(["world_id", "subtask", "fold"]).to_pylist()
             for name, table in questions.items()

@@ -14,8 +14,8 @@ from .wording import merge_templates
 
 BLOCK_ROWS = 300_000
 """Parallel questions are made in blocks; each block merges sub-questions of its own."""
-POOL_PER_QUESTION = 4
-"""Sub-questions of each width drawn per question of a block, up to the scale's limit."""
+POOL_PER_QUESTION, SMALLEST_POOL = 4, 50
+"""Sub-questions of each width drawn per question of a block, up to the scale's limit, and for a block of a few."""
 
 
 def block_bounds(rows: int) -> list[tuple[int, int]]:
@@ -34,7 +34,7 @@ class ParallelBlock:
         self.origin, self.first, self.width = origin, first, origin.size
         self.most_parts = origin.world.dials.parts
         self.key = origin.part(f"block {block}")
-        self._draw_pool(min(limit, POOL_PER_QUESTION * count))
+        self._draw_pool(min(limit, max(SMALLEST_POOL, POOL_PER_QUESTION * count)))
         parts, units = self._compose(int(count * 1.05) + 64)
         keep = self._distinct(parts, units)[:count]
         if len(keep) < count:
