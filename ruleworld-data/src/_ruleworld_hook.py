@@ -38,14 +38,18 @@ def _extend(loader):
 
     def exec_module(module):
         execute(module)
-        try:
-            from ruleworld_data.io.register import patch
-
-            patch(module)
-        except Exception as error:
-            _warn(module.__name__, error)
+        _patch(module)
 
     loader.exec_module = exec_module
+
+
+def _patch(module):
+    try:
+        from ruleworld_data.io.register import patch
+
+        patch(module)
+    except Exception as error:
+        _warn(module.__name__, error)
 
 
 def _warn(name, error):
@@ -67,9 +71,12 @@ def switched_off():
 
 
 def install():
-    """Put the finder first in `sys.meta_path`, once."""
+    """Put the finder first in `sys.meta_path`, once, and patch what is imported already."""
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
+    for name in TARGETS:
+        if name in sys.modules and not switched_off():
+            _patch(sys.modules[name])
 
 
 install()

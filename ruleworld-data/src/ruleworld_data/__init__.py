@@ -1,14 +1,16 @@
 """RuleWorld: a benchmark of rules and questions, generated from scratch, every answer provable.
 
 ``load_dataset("ruleworld", "multi_hop_3")`` and ``evaluate.load("ruleworld_em")`` work once this package is
-installed; `ruleworld_data.generate` makes the same tables in memory. Nothing heavy is imported here; the import only
-repeats what the start-up hook of the installed package does (see `ruleworld_data.io.register`).
+installed; `ruleworld_data.generate` makes the same tables in memory. Nothing heavy is imported here.
 """
 
+from contextlib import suppress as _suppress
 from pathlib import Path
 
-from .io.register import activate as _activate
 from .spec import VERSION as _VERSION
+
+with _suppress(ImportError):  # where Python reads no ``.pth`` file, as with -S or PYTHONPATH
+    import _ruleworld_hook  # noqa: F401
 
 __version__ = "0.1.0"
 GENERATOR_VERSION = f"{_VERSION}.0"
@@ -16,7 +18,5 @@ GENERATOR_VERSION = f"{_VERSION}.0"
 
 METRIC_PATH = str(Path(__file__).parent / "scoring" / "metric" / "ruleworld_em")
 """Folder of the ``evaluate`` metric, for ``evaluate.load(METRIC_PATH)``."""
-
-_activate()
 
 __all__ = ["GENERATOR_VERSION", "METRIC_PATH", "__version__"]

@@ -1,7 +1,8 @@
-"""Public names of a package that are imported at their first use (PEP 562), so that importing a package is cheap."""
+"""Imports that wait for a first use (PEP 562), so that importing a package is cheap, and those of optional tools."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -18,3 +19,14 @@ def attach(package: str, **modules: str) -> tuple[Callable[[str], Any], Callable
         return value
 
     return get, lambda: sorted({*vars(sys.modules[package]), *homes}), sorted(homes)
+
+
+@contextmanager
+def tool(name: str, extra: str) -> Iterator[None]:
+    """Import a tool within; where it is missing, the ImportError says what to type."""
+    try:
+        yield
+    except ImportError as error:
+        raise ImportError(
+            f'{name} is needed ({error}); type: pip install "ruleworld-data[{extra}]"'
+        ) from error

@@ -284,15 +284,15 @@ def certify(
 
     Example: ruleworld certify --set subtasks='["multi_hop_3"]' --set pool_size=200 --out certificate.json
     """
+    from .environments import certificate_text, read_config
     from .environments import certify as run
-    from .environments import read_config
     from .io import write_whole
 
     made = run(read_config(change or []), instances)
     if out:
-        write_whole(out, json.dumps(made.to_dict(), indent=1) + "\n")
-    typer.echo(made.to_text())
-    raise typer.Exit(bool(made.failed))
+        write_whole(out, json.dumps(made, indent=1) + "\n")
+    typer.echo(certificate_text(made))
+    raise typer.Exit(not made["passes"])
 
 
 if __name__ == "__main__":

@@ -263,4 +263,4 @@ def test_ray_is_imported_if_it_is_asked_for_and_named_if_it_is_missing(tmp_path,
     done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'ruleworld-data[ray]'" in command("--out", tmp_path, "--ray", "auto")
+    assert 'pip install "ruleworld-data[ray]"' in command("--out", tmp_path, "--ray", "auto")

@@ -42,7 +42,6 @@ print(datasets.get_dataset_config_names("ruleworld")[8], datasets.get_dataset_sp
 
 import ruleworld_data, ruleworld_data.io.register, _ruleworld_hook
 ruleworld_data.io.register.patch(datasets.load)
-ruleworld_data.io.register.activate()
 _ruleworld_hook.install()
 assert datasets.load.dataset_module_factory is dataset_module_factory
 assert not hasattr(dataset_module_factory.__wrapped__, "_ruleworld"), "wrapped twice"

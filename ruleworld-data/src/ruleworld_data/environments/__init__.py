@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
-    certificate="Certificate certify",
+    certificate="certificate_text certify",
     config="EnvConfig RewardWeights read_config",
     instances="Instance instance",
     reward="Reward score",

@@ -1,6 +1,5 @@
 """The certificate of an environment: golden answers score the maximum, and clingo derives them from the pool alone."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,47 +13,19 @@ from .instances import SCHEMA, instance
 from .reward import score
 from .worlds import place_of
 
-__all__ = ["Certificate", "certify"]
-
+__all__ = ["certificate_text", "certify"]
 
 GOLDEN, DERIVED = "the golden answer scores 1", "clingo derives the answer from the pool"
 
 
-@dataclass(frozen=True)
-class Certificate:
-    """A certificate.
-
-    Attributes
-    ----------
-    config : dict
-        The configuration.
-    instances : int
-    checks : dict
-        Name -> ``checked`` and ``failed`` counts, and an example of what failed.
-    """
-
-    config: dict[str, Any]
-    instances: int
-    checks: dict[str, dict[str, Any]]
-
-    @property
-    def failed(self) -> list[str]:
-        """Names of the checks that do not pass."""
-        return [name for name, check in self.checks.items() if check["failed"]]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the certificate as JSON holds it."""
-        return {"schema": SCHEMA, "passes": not self.failed, **vars(self)}
-
-    def to_text(self) -> str:
-        """Return a table of the checks."""
-        rows = [[name, check["checked"], check["failed"]] for name, check in self.checks.items()]
-        verdict = f"FAILED: {', '.join(self.failed)}" if self.failed else "All pass."
-        return f"{table_text(['check', 'of', 'failed'], rows)}\n\n{verdict}"
-
-
-def certify(config: EnvConfig, count: int = 300) -> Certificate:
+def certify(config: EnvConfig, count: int = 300) -> dict[str, Any]:
     """Certify a configuration on its first ``count`` instances.
+
+    Returns
+    -------
+    dict
+        Ready for JSON: ``schema``, ``passes``, ``config``, ``instances``, and under ``checks`` by name the counts
+        ``checked`` and ``failed``, and an ``example`` of what failed.
 
     Raises
     ------
@@ -77,7 +48,16 @@ def certify(config: EnvConfig, count: int = 300) -> Certificate:
         check: {"checked": count, "failed": len(found), "example": next(iter(found), None)}
         for check, found in failures.items()
     }
-    return Certificate(config.to_dict(), count, checks)
+    passes = not any(failures.values())
+    made = {"schema": SCHEMA, "passes": passes, "config": config.to_dict(), "instances": count}
+    return made | {"checks": checks}
+
+
+def certificate_text(made: dict[str, Any]) -> str:
+    """Return a certificate as a table of its checks."""
+    rows = [[name, check["checked"], check["failed"]] for name, check in made["checks"].items()]
+    verdict = "All pass." if made["passes"] else "FAILED"
+    return f"{table_text(['check', 'of', 'failed'], rows)}\n\n{verdict}"
 
 
 def _derived(config: EnvConfig, metadata: dict[str, Any]) -> list[list[str]]:

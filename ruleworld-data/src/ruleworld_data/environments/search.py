@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .._lazy import tool
 from ..spec import check_count
 from ..world import Ints
 from .config import EnvConfig
@@ -138,12 +139,8 @@ def _bm25(world: EnvWorld, form: str) -> Any:
 @lru_cache(maxsize=1)
 def _terms() -> Callable[[str], list[str]]:
     """Return what splits texts and identifiers into lower-case words, and stems them: "stroked" finds "strokes"."""
-    try:
+    with tool("bm25s with PyStemmer", "environments"):
         import_bm25s()
         import Stemmer
-    except ImportError as error:
-        raise ImportError(
-            f'search needs bm25s and PyStemmer ({error}); type: pip install "ruleworld-data[environments]"'
-        ) from None
     stem = Stemmer.Stemmer("english").stemWords
     return lambda text: stem(_WORD.findall(text.lower()))

@@ -4,6 +4,8 @@ import logging
 import socket
 from collections.abc import Callable
 
+from .._lazy import tool
+
 SHARDS_PER_CPU = 4
 """Tasks are this many times smaller than what would keep every CPU busy once, so that a lost node loses little."""
 RETRIES = 8
@@ -38,10 +40,8 @@ def run_on_ray(
     Exception
         What a shard raised.
     """
-    try:
+    with tool("ray", "ray"):
         import ray
-    except ImportError:
-        raise ImportError("--ray needs Ray; type: pip install 'ruleworld-data[ray]'") from None
     try:
         _check_listens(address, ray.util.get_node_ip_address())
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR)

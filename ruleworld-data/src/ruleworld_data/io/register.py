@@ -27,28 +27,6 @@ _LOOKUPS = {
 }
 
 
-def activate() -> None:
-    """Make the names known in this process, now or when the libraries are imported.
-
-    Importing `ruleworld_data` calls this, for environments that do not read the ``.pth`` file of an installed
-    package (``python -S``, PYTHONPATH). It does nothing if ``RULEWORLD_NO_HOOK`` is set.
-    """
-    try:
-        import _ruleworld_hook as hook
-    except (
-        ImportError
-    ):  # only the package folder was copied: the names then work in libraries imported before
-        pass
-    else:
-        if hook.switched_off():
-            return
-        hook.install()
-    for name, (attribute, _) in _LOOKUPS.items():
-        # A half-imported module has no look-up function yet; the hook patches it when it is complete.
-        if hasattr(sys.modules.get(name), attribute):
-            patch(sys.modules[name])
-
-
 def patch(module: ModuleType) -> None:
     """Wrap the look-up function of `datasets.load` or `evaluate.loading`; a second call changes nothing.
 

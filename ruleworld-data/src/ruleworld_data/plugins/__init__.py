@@ -4,12 +4,10 @@ Every tool asks the prompts of `ruleworld_data.prompts` and scores with `rulewor
 optional: nothing here imports one before it is used.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .._lazy import attach
+from .._lazy import attach, tool
 
 if TYPE_CHECKING:  # what type checkers and editors see
     from .common import *
@@ -29,17 +27,6 @@ PLUGINS = {
     "verifiers": "verifiers_taskset.py",
 }
 """What each tool is given: a folder or a file of this package."""
-
-
-@contextmanager
-def tool(name: str, extra: str) -> Iterator[None]:
-    """Import a tool within; where it is missing, the ImportError says what to type."""
-    try:
-        yield
-    except ImportError as error:
-        raise ImportError(
-            f'{name} is needed ({error}); type: pip install "ruleworld-data[{extra}]"'
-        ) from error
 
 
 def plugin_path(name: str) -> Path:

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from .names import CONFIGS, SUBTASKS, check_name, check_share
+from .names import CONFIGS, SUBTASKS, check_count, check_name, check_share
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,8 @@ class Dials:
 
     def __post_init__(self) -> None:
         for name, most in {"hops": 8, "parts": 8, "crowd": 64, "conjunction": 2, "exceptions": 2}.items():
-            value, least = getattr(self, name), int(name != "exceptions")
-            if name == "crowd" and value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-                raise ValueError(f"{name} must be an integer from {least} to {most}, got {value!r}")
+            if name != "crowd" or self.crowd is not None:
+                check_count(name, getattr(self, name), int(name != "exceptions"), most)
         for name in ("thresholds", "compare", "unknown"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")

@@ -75,17 +75,21 @@ def check_name(kind: str, value: object, known: Iterable[str]) -> str:
     raise ValueError(f"unknown {kind} {value!r}{hint} Known: {', '.join(names)}.")
 
 
-def check_count(name: str, value: object, least: int = 0) -> int:
-    """Return a number if it is an integer of at least 0 or 1.
+def check_count(name: str, value: object, least: int = 0, most: int | None = None) -> int:
+    """Return a number if it is an integer of at least 0 or 1, and at most ``most``.
 
     Raises
     ------
     ValueError
         For any other value, strings and booleans included.
     """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        kind = "positive" if least else "non-negative"
-        raise ValueError(f"{name} must be a {kind} integer, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= (most or value):
+        kind = (
+            f"an integer from {least} to {most}"
+            if most
+            else f"a {'positive' if least else 'non-negative'} integer"
+        )
+        raise ValueError(f"{name} must be {kind}, got {value!r}")
     return value
 
 
@@ -97,9 +101,7 @@ def check_share(name: str, value: object) -> None:
 
 def check_seed(seed: object) -> int:
     """Return a world seed if it is an integer from 0 to 2**63 - 1; `ValueError` for any other value."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-        raise ValueError(f"seed must be an integer from 0 to 2**63 - 1, got {seed!r} ({type(seed).__name__})")
-    return seed
+    return check_count("seed", seed, most=2**63 - 1)
 
 
 def data_version(value: object) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from .._lazy import tool
 from ..text import Fact, Query, parse_facts, parse_query
 from ..world import Ints
 from .rulebase import TYPE_CODE, Codes, RuleBase
@@ -143,13 +144,8 @@ def _growth(causes: Mapping[int, Mapping[int, int]]) -> int:
 
 def import_clingo() -> Any:
     """Import clingo, or say how to get it."""
-    try:
+    with tool("clingo", "solver"):
         import clingo
-    except ImportError:
-        raise ImportError(
-            'the clingo check needs the package clingo; type: pip install "ruleworld-data[solver]" '
-            "(or verify with the executor alone)"
-        ) from None
     return clingo
 
 

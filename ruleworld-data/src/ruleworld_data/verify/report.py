@@ -23,7 +23,7 @@ CHECKS: dict[str, str] = {
     "C4": "levels: attributes form a forest, and nothing changes a count that has a threshold",
     "C5": "colours: no attribute is changed along two routes, whatever happens to whom",
     "C6": "no kind starts with fewer of anything than a chain of changes can take",
-    "C7": "texts are distinct, and no term contains another or its plural",
+    "C7": "texts are distinct; terms are the vocabulary's, none of which contains another",
     "C8": "no rule is on the deny list of commonsense pairs",
     "heldout": "the held-out world shares no rule with the first",
     "question_shape": "lists line up: facts, queries, answers, types, steps and gold ids",

@@ -1,9 +1,7 @@
 """Checks of the rules: ids, texts, and the constraints C1 to C8."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,9 @@ import pyarrow.parquet as pq
 
 from ..io.shards import Shard
 from ..spec import ROLES, RULE_SPLITS
-from ..text.parser import RULE_SHAPES
 from ..world import load_vocabulary
 from .report import Report, StageProgress
-from .rulebase import ALL_TYPES, TYPE_CODE, RuleBase, TableReader, typed_columns
+from .rulebase import TYPE_CODE, RuleBase, TableReader, typed_columns
 
 _BATCH = 150_000
 _MOST_UNITS, _LONGEST_CHAIN = 3, 8
@@ -247,27 +244,6 @@ def _distinct_texts(base: RuleBase, report: Report) -> None:
         )
 
 
-def _terms(base: RuleBase, report: Report) -> None:
-    """C7: a name stands for one term, in one kind, and no name is part of another or its plural."""
-    kinds: dict[str, set[str]] = defaultdict(set)
-    for rule_type in ALL_TYPES:
-        part = base.of_type(rule_type)
-        for kind, column in RULE_SHAPES[rule_type].columns.items():
-            for code in part[column].unique() if column != "mark" else ():
-                if code >= 0:
-                    kinds[base.terms.names[code]].add(kind.removeprefix("trigger_"))
-    for name, plural in load_vocabulary().plural_of.items():
-        if plural != name and name in base.terms and plural in base.terms:
-            report["C7"].fail(f"{plural!r} is a term and the plural of {name!r}")
-    for name, its_kinds in kinds.items():
-        if len(its_kinds) > 1:
-            report["C7"].fail(f"{name!r} is used as {' and as '.join(sorted(its_kinds))}")
-        words = name.split()
-        for start, stop in combinations(range(len(words) + 1), 2):
-            if (inner := " ".join(words[start:stop])) != name and inner in kinds:
-                report["C7"].fail(f"the term {inner!r} is part of the term {name!r}")
-
-
 def _denied(base: RuleBase, report: Report) -> None:
     """C8: no rule links a pair of words that readers would link without it."""
     denied = set(load_vocabulary().denied)
@@ -284,5 +260,5 @@ def _denied(base: RuleBase, report: Report) -> None:
 
 
 _CONSTRAINTS = (
-    *(_functional, _levels, _routes, _thresholds, _exceptions, _losses, _distinct_texts, _terms, _denied),
+    *(_functional, _levels, _routes, _thresholds, _exceptions, _losses, _distinct_texts, _denied),
 )

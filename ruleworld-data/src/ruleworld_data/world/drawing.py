@@ -4,7 +4,6 @@ Everything is drawn from streams named by the seed. The held-out world of a seed
 common with the first world: its routes avoid the first one's, and every value is another one.
 """
 
-from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -15,7 +14,7 @@ from .arrays import MAX_COUNT, MAX_CUT, MIN_COUNT, MIN_CUT, PLUS, RuleBlock, Wor
 from .exceptions import Excepting
 from .gaps import leave_out
 from .streams import Ints, Stream, keyed_integers
-from .vocabulary import load_vocabulary
+from .vocabulary import denied_pairs, load_vocabulary
 
 
 def build_world(
@@ -127,9 +126,9 @@ class _Drawing(Excepting):
     def _routes(self, terms: dict[str, Ints]) -> tuple[Ints, Ints, Ints]:
         """Choose each action's environment and each environment's and action's state, all of them one to one."""
         sizes = self.sizes
-        action_env = _denied("action_env")[np.ix_(terms["action"], terms["environment"])]
-        env_state = _denied("env_state")[np.ix_(terms["environment"], terms["state"])]
-        action_state = _denied("action_state")[np.ix_(terms["action"], terms["state"])]
+        action_env = denied_pairs("action_env")[np.ix_(terms["action"], terms["environment"])]
+        env_state = denied_pairs("env_state")[np.ix_(terms["environment"], terms["state"])]
+        action_state = denied_pairs("action_state")[np.ix_(terms["action"], terms["state"])]
         state = np.concatenate([env_state, np.repeat(action_state, 2, axis=0)])
         if self.heldout:  # the first world's routes are taken; they do not depend on its other rules
             first = _Drawing(self.seed, sizes, {}, False, self.dials)._routes(terms)
@@ -260,12 +259,6 @@ def _below(drivers: Ints, levels: list[Ints]) -> Ints:
     """Return some drivers and all attributes below them."""
     place = np.flatnonzero(np.isin(levels[0], drivers))
     return np.sort(np.concatenate([level[place[place < len(level)]] for level in levels]))
-
-
-@lru_cache(maxsize=3)
-def _denied(kind: str) -> NDArray[np.bool_]:
-    """Return the deny list over the whole vocabulary."""
-    return load_vocabulary().denied_mask(kind)
 
 
 def _assign(stream: Stream, denied: NDArray[np.bool_]) -> Ints:

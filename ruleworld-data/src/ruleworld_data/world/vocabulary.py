@@ -89,32 +89,6 @@ class Vocabulary:
         tail = " ".join([*rest, place.article, place.name])
         return Verb(*(f"{form} {tail}" for form in vars(self.goal_verbs[base]).values()))
 
-    def denied_mask(self, kind: str) -> np.ndarray:
-        """Return which terms of one kind common sense would expect with which of another.
-
-        Parameters
-        ----------
-        kind : {"env_state", "action_state", "action_env"}
-
-        Returns
-        -------
-        numpy.ndarray
-            Boolean, one row per place or action, one column per state or place; True where the pair is denied.
-        """
-        places = [place.name for place in self.environments]
-        left = (
-            [set(name.split()) for name in places]
-            if kind == "env_state"
-            else [{v.base} for v in self.actions]
-        )
-        # The adverb of a state does not change what a reader expects.
-        right = places if kind == "action_env" else [state.rsplit(" ", 1)[1] for state in self.states]
-        mask = np.zeros((len(left), len(right)), dtype=bool)
-        for row_kind, word, key in self.denied:
-            if row_kind == kind:
-                mask |= np.outer([word in words for words in left], [key == other for other in right])
-        return mask
-
 
 def with_object(form: str, who: str) -> str:
     """Return a verb with its object: "chases it", or "cuts it short" of ``"cuts ~ short"``."""
@@ -166,3 +140,28 @@ def load_vocabulary() -> Vocabulary:
         goal_verbs={forms[0]: Verb(*forms) for forms in rows("goal_verbs.tsv")},
         denied=tuple((kind, left, right) for kind, left, right in rows("denied.tsv")),
     )
+
+
+@cache
+def denied_pairs(kind: str) -> np.ndarray:
+    """Return which terms of one kind common sense would expect with which of another.
+
+    Parameters
+    ----------
+    kind : {"env_state", "action_state", "action_env"}
+
+    Returns
+    -------
+    numpy.ndarray
+        Boolean, one row per place or action, one column per state or place; True where the pair is denied.
+    """
+    words = load_vocabulary()
+    places = [place.name for place in words.environments]
+    left = [name.split() for name in places] if kind == "env_state" else [[v.base] for v in words.actions]
+    # The adverb of a state does not change what a reader expects.
+    right = places if kind == "action_env" else [state.rsplit(" ", 1)[1] for state in words.states]
+    mask = np.zeros((len(left), len(right)), dtype=bool)
+    for row_kind, word, key in words.denied:
+        if row_kind == kind:
+            mask |= np.outer([word in own for own in left], [key == other for other in right])
+    return mask
