@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 11_850,
+    "ruleworld-data": 11_780,
     "dynarule": 12_910,
     "benchmarks": 12_210,
-    "tests": 20_420,
+    "tests": 20_260,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 36_960
+ALL_SOURCE = 36_890
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3

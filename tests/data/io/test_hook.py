@@ -30,6 +30,22 @@ print(sorted(set(sys.modules) - before - {{"_ruleworld_hook"}}), type(sys.meta_p
     assert printed.stdout.strip() == "[] Finder"
 
 
+def test_what_is_imported_already_is_patched_with_the_package():
+    """Where Python reads no .pth file, here under -S, the names work from the import of ruleworld_data on."""
+    code = f"""
+import sys, types
+sys.path.insert(0, {str(SOURCE)!r})
+load = sys.modules["datasets.load"] = types.ModuleType("datasets.load")
+load.dataset_module_factory, load.DatasetModule = print, lambda *fields: fields
+import ruleworld_data
+print(load.dataset_module_factory("ruleworld")[0])
+"""
+    done = subprocess.run(
+        [sys.executable, "-S", "-E", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "ruleworld_data.io.builder\n"
+
+
 def test_names_work_without_an_import_and_only_once_patched(run_python):
     printed = run_python(
         """

@@ -62,13 +62,6 @@ class Units:
     def __len__(self) -> int:
         return len(self.amount)
 
-    def take(self, keep: Ints) -> Units:
-        """Return only some units."""
-        parts = (self.initial_row, self.initial, self.amount, self.subject, self.other)
-        kept = [None if part is None else part[keep] for part in parts]
-        asides = tuple(column[keep] for column in self.exceptions)
-        return Units(self.skeleton, [column[keep] for column in self.rows], *kept, exceptions=asides)  # type: ignore
-
 
 class UnitSource:
     """All units of one skeleton that one split of a world may use."""
@@ -192,7 +185,8 @@ class UnitSource:
             return self._decode(self._numbers(stream, count))
         low, high = self._share
         wanted = int((1.2 * count + 40) / (high - low))  # at least six standard deviations to spare
-        units = self._decode(self._numbers(stream, wanted))
+        numbers = self._numbers(stream, wanted)
+        units = self._decode(numbers)
         giver = units.initial
         if units.initial_row is not None:
             giver = self.world.blocks["entity2attr"].ids[units.initial_row]
@@ -200,7 +194,7 @@ class UnitSource:
         kept = np.flatnonzero(self._allowed(*self._ids(units.rows), giver, units.amount - 1))
         if self._balanced:
             kept = kept[_in_turns(units.rows[0][kept])]
-        return units.take(kept[:count])
+        return self._decode(numbers[kept[:count]])
 
     def _numbers(self, stream: Stream, count: int) -> Ints:
         """Draw the numbers of up to ``count`` different units."""

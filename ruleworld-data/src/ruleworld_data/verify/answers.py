@@ -172,7 +172,8 @@ class AnswerChecker:
         """Return what the gold rules of a question without an answer conclude: those that fire."""
         gold = question.rule_ids
         rules = self.base.rules.iloc[self.base.find(gold)]
-        terms = frozenset([*rules["premise"], *rules["conclusion"]])
+        codes = dict.fromkeys([*rules["premise"], *rules["conclusion"]])
+        terms = [self.base.terms.names[code] for code in codes]
         facts = fired(question.facts, question.query, self.index.only(gold), terms)
         return Derivation(None, tuple(Firing(rule, facts[rule]) for rule in gold if rule in facts))
 

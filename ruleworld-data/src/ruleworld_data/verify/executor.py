@@ -7,7 +7,7 @@ things, so leaving them out leaves every answer as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -32,7 +32,7 @@ Firings = tuple[Firing, ...]
 class Event(NamedTuple):
     """A change of an attribute by ``delta``, with the firings that led to it (none if it was given)."""
 
-    attribute: int
+    attribute: str
     delta: int
     path: Firings
 
@@ -112,12 +112,10 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
     if query.kind != "has":
         cause = ("count", query.term) if query.kind == "state_of_count" else query.term
         return _one([(state, path) for why, state, path in scope.states() if why == cause], query)
-    attribute = rules.terms.get(query.term, -1)
-    start = _one(scope.counts(attribute, query.term), query)
+    start = _one(scope.counts(query.term), query)
     if start.answer is None:
         return start
-    events = scope.events(rules.reaching(attribute), query.term)
-    events = [event for event in events if event.attribute == attribute]
+    events = [event for event in scope.events(rules.reaching(query.term)) if event.attribute == query.term]
     if query.changed and not events:
         return Derivation(None, ())
     total = int(start.answer) + sum(event.delta for event in events)
@@ -125,7 +123,7 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
 
 
 def fired(
-    facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex, attributes: frozenset[int]
+    facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex, attributes: Collection[str]
 ) -> dict[int, Fact]:
     """Return what every rule that fires concludes about the queried individual, of attributes about some alone.
 
@@ -133,8 +131,8 @@ def fired(
     """
     query, scope = _read(facts, query, rules)
     paths = [path for _, path in scope.places()] + [path for *_, path in scope.states()]
-    paths += [path for code in attributes for _, path in scope.counts(code, rules.terms.names[code])]
-    paths += [event.path for event in scope.events(attributes, query.term)]
+    paths += [path for name in attributes for _, path in scope.counts(name)]
+    paths += [event.path for event in scope.events(attributes)]
     return {firing.rule_id: firing.fact for path in paths for firing in path}
 
 
@@ -175,8 +173,6 @@ class _Scope:
 
     def __init__(self, facts: tuple[Fact, ...], who: str, rules: RuleIndex) -> None:
         self.facts, self.who, self.rules = tuple(dict.fromkeys(facts)), who, rules
-        self.code = rules.terms.get
-        self.names = rules.terms.names
 
     def _roles(self) -> Iterable[tuple[str, int]]:
         """Actions the individual takes part in, as actor (0) or target (1)."""
@@ -189,9 +185,8 @@ class _Scope:
         stated = [fact.term for fact in self.facts if fact.kind == "in" and fact.who == self.who]
         places: list[tuple[str, Firings]] = [(name, ()) for name in stated]
         for action, role in self._roles():
-            for effect in self.rules.fire("action2env", self.code(action, -1), role):
-                name = self.names[effect.term]
-                places.append((name, (Firing(effect.id, Fact("in", self.who, name)),)))
+            for effect in self.rules.fire("action2env", action, role):
+                places.append((effect.term, (Firing(effect.id, Fact("in", self.who, effect.term)),)))
         return places
 
     def states(self) -> Iterator[tuple[str | tuple[str, str], str, Firings]]:
@@ -201,42 +196,40 @@ class _Scope:
         below a threshold.
         """
         for action, role in self._roles():
-            for effect in self.rules.fire("action2state", self.code(action, -1), role):
+            for effect in self.rules.fire("action2state", action, role):
                 yield action, *self._caused(effect, ())
         for place, path in self.places():
-            for effect in self.rules.fire("env2state", self.code(place, -1)):
+            for effect in self.rules.fire("env2state", place):
                 yield "in", *self._caused(effect, path)
         for attribute in self.rules.threshold_attributes:
-            name = self.names[attribute]
-            for (count, path), plus in product(self.counts(attribute, name), (0, 1)):
+            for (count, path), plus in product(self.counts(attribute), (0, 1)):
                 for effect in self.rules.fire("count2state", attribute, plus):
                     if count > effect.threshold if plus else count < effect.threshold:
-                        yield ("count", name), *self._caused(effect, path)
+                        yield ("count", attribute), *self._caused(effect, path)
 
     def _caused(self, effect: Effect, path: Firings) -> tuple[str, Firings]:
-        name = self.names[effect.term]
-        return name, (*path, Firing(effect.id, Fact("is", self.who, name)))
+        return effect.term, (*path, Firing(effect.id, Fact("is", self.who, effect.term)))
 
-    def counts(self, attribute: int, name: str) -> list[tuple[int, Firings]]:
+    def counts(self, attribute: str) -> list[tuple[int, Firings]]:
         """Initial counts of an attribute: given, or by the individual's kind."""
         counts: list[tuple[int, Firings]] = []
         for fact in self.facts:
             if fact.who != self.who:
                 continue
-            if fact.kind == "has" and fact.term == name:
+            if fact.kind == "has" and fact.term == attribute:
                 counts.append((fact.number or 0, ()))
             elif fact.kind == "is":
-                for effect in self.rules.fire("entity2attr", self.code(fact.term, -1), attribute=attribute):
-                    has = Fact("has", self.who, name, number=effect.delta)
+                for effect in self.rules.fire("entity2attr", fact.term, attribute=attribute):
+                    has = Fact("has", self.who, attribute, number=effect.delta)
                     counts.append((effect.delta, (Firing(effect.id, has),)))
         return counts
 
-    def events(self, reaching: frozenset[int], name: str) -> list[Event]:
-        """All changes of some attributes, causes before effects; ``name`` is the queried one's."""
-        events = [event for event in self._first_events(reaching, name) if event.attribute in reaching]
+    def events(self, attributes: Collection[str]) -> list[Event]:
+        """All changes of some attributes, causes before effects."""
+        events = [event for event in self._first_events(attributes) if event.attribute in attributes]
         for event in events:  # grows while it is walked
             for effect in self.rules.fire("attrchange2attr", event.attribute, int(event.delta > 0)):
-                if event.delta and effect.term in reaching:
+                if event.delta and effect.term in attributes:
                     if any(firing.rule_id == effect.id for firing in event.path):
                         raise ValueError(
                             f"rule {effect.id} triggers itself; attribute changes must not be circular"
@@ -244,14 +237,13 @@ class _Scope:
                     events.append(self._changed(effect, effect.delta * abs(event.delta), event.path))
         return events
 
-    def _first_events(self, reaching: frozenset[int], name: str) -> Iterable[Event]:
+    def _first_events(self, attributes: Collection[str]) -> Iterable[Event]:
         for fact in self.facts:
             if fact.kind == "change" and fact.who == self.who and fact.number:
                 sign = 1 if fact.operator == OPERATORS[1] else -1
-                # No rule may know the term; -1 is the queried one's code then, and no other's.
-                yield Event(self.code(fact.term, -1 if fact.term == name else -2), sign * fact.number, ())
+                yield Event(fact.term, sign * fact.number, ())
         for action, role in self._roles():
-            for effect in self.rules.fire("action2attr", self.code(action, -1), role):
+            for effect in self.rules.fire("action2attr", action, role):
                 yield self._changed(effect, effect.delta, ())
         held: dict[str, Firings] = {
             fact.term: () for fact in self.facts if fact.kind == "is" and fact.who == self.who
@@ -259,16 +251,16 @@ class _Scope:
         for _, state, path in self.states():
             held.setdefault(state, path)
         for place, path in self.places():
-            for code in reaching:
-                for effect in self.rules.fire("place_state2attr", self.code(place, -1), attribute=code):
-                    state = self.names[effect.state]
-                    if state in held:
-                        yield self._changed(effect, effect.delta, tuple(dict.fromkeys([*path, *held[state]])))
+            for name in attributes:
+                for effect in self.rules.fire("place_state2attr", place, attribute=name):
+                    if effect.state in held:
+                        both = dict.fromkeys([*path, *held[effect.state]])
+                        yield self._changed(effect, effect.delta, tuple(both))
         places = dict(self.places())
         for state, path in held.items():
-            for code in reaching:
-                rules = self.rules.fire("state2attr", self.code(state, -1), attribute=code)
-                if exceptions := self.rules.fire("exception", self.code(state, -1), attribute=code):
+            for name in attributes:
+                rules = self.rules.fire("state2attr", state, attribute=name)
+                if exceptions := self.rules.fire("exception", state, attribute=name):
                     yield from self._most_special((*rules, *exceptions), path, held, places)
                 else:
                     yield from (self._changed(effect, effect.delta, path) for effect in rules)
@@ -284,7 +276,7 @@ class _Scope:
         found: dict[int, list[Effect]] = {}
         for effect in rules:
             guards = [(effect.entity, held), (effect.place, places)]
-            named = [(self.names[term], known) for term, known in guards if term >= 0]
+            named = [(name, known) for name, known in guards if name is not None]
             if all(name in known for name, known in named):
                 found.setdefault(len(named), []).append(effect)
                 path = tuple(
@@ -297,5 +289,5 @@ class _Scope:
 
     def _changed(self, effect: Effect, delta: int, path: Firings) -> Event:
         operator = OPERATORS[delta > 0 if delta else effect.operator]
-        fact = Fact("change", self.who, self.names[effect.term], None, operator, abs(delta))
+        fact = Fact("change", self.who, effect.term, None, operator, abs(delta))
         return Event(effect.term, delta, (*path, Firing(effect.id, fact)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,16 +16,16 @@ class Effect(NamedTuple):
     """What a rule concludes: a term and, for attributes, the count or the signed change.
 
     ``state`` must hold besides the premise, and the count of a threshold lie beyond ``threshold``. Of an exception the
-    kind and the place (-1: any) must hold. The ``operator`` of a change says its sign where it comes to nothing.
+    kind and the place (None: any) must hold. The ``operator`` of a change says its sign where it comes to nothing.
     """
 
     id: int
-    term: int
+    term: str
     delta: int
-    state: int
+    state: str | None
     threshold: int
-    entity: int
-    place: int
+    entity: str | None
+    place: str | None
     operator: int
 
 
@@ -33,8 +33,9 @@ class RuleIndex:
     """Parsed rules by what triggers them, found by bisection; about 36 bytes a rule."""
 
     def __init__(self, base: RuleBase) -> None:
-        self.terms = base.terms
-        self._size = size = len(base.terms) + 1
+        self._codes = dict(base.terms)
+        self._names: list[Any] = [*base.terms.names, None]  # the last one is that of -1
+        self._size = size = len(self._names)
         if size**2 * 2 * len(ALL_TYPES) >= 2**63:
             raise ValueError(f"{size} terms are too many to pack into 64-bit keys")
         self._allowed: Collection[int] | None = None
@@ -44,14 +45,15 @@ class RuleIndex:
         delta = np.where(base["operator"] == 0, -base["amount"], base["amount"])
         # Memory views hand out plain Python integers, several times faster than arrays do.
         self._keys = keys[order].data
-        columns = {"delta": delta} | {name: base[name] for name in ("id", *Effect._fields[3:])}
-        views = {name: column[order].astype(np.int32).data for name, column in columns.items()}
-        self._id, *self._more = (views[name] for name in Effect._fields if name in views)
-        self.threshold_attributes = np.unique(base.of_type("count2state")["premise"]).tolist()
+        columns = (base["id"], delta, *(base[name] for name in Effect._fields[3:]))
+        self._views = [column[order].astype(np.int32).data for column in columns]
+        counted = np.unique(base.of_type("count2state")["premise"]).tolist()
+        self.threshold_attributes = [self._names[code] for code in counted]
         """Attributes whose count has a threshold."""
-        changes = base.of_type("attrchange2attr")
-        self._triggers = changes.groupby("conclusion")["premise"].agg(set).to_dict()
-        self._reaching: dict[int, frozenset[int]] = {}
+        changes = base.of_type("attrchange2attr")[["premise", "conclusion"]].to_numpy()
+        self._triggers: dict[str, list[str]] = {}
+        for trigger, target in np.unique(changes, axis=0).tolist():
+            self._triggers.setdefault(self._names[target], []).append(self._names[trigger])
 
     @classmethod
     def from_table(cls, table: pa.Table) -> RuleIndex:
@@ -66,29 +68,29 @@ class RuleIndex:
         return view
 
     def fire(
-        self, rule_type: str, premise: int, mark: int = 0, attribute: int | None = None
+        self, rule_type: str, premise: str, mark: int = 0, attribute: str | None = None
     ) -> Sequence[Effect]:
         """Return the rules of a type that a premise triggers: all of them, or those about one attribute."""
-        if premise < 0 or (attribute is not None and attribute < 0):  # terms that no rule knows
+        named = (premise,) if attribute is None else (premise, attribute)
+        code, *about = (self._codes.get(name, -1) for name in named)
+        if min(code, *about, 0) < 0:  # terms that no rule knows
             return ()
-        first = ((TYPE_CODE[rule_type] * self._size + premise) * 2 + mark) * self._size
+        names, first = self._names, ((TYPE_CODE[rule_type] * self._size + code) * 2 + mark) * self._size
         end = first + self._size
-        if attribute is not None:
-            first, end = first + attribute, first + attribute + 1
+        if about:
+            first, end = first + about[0], first + about[0] + 1
         row, effects = bisect_left(self._keys, first), []
         while row < len(self._keys) and (key := self._keys[row]) < end:
-            if self._allowed is None or self._id[row] in self._allowed:
-                effects.append(Effect(self._id[row], key % self._size, *(view[row] for view in self._more)))
+            rule, delta, state, threshold, kind, place, operator = (view[row] for view in self._views)
+            if self._allowed is None or rule in self._allowed:
+                guards = names[state], threshold, names[kind], names[place]
+                effects.append(Effect(rule, names[key % self._size], delta, *guards, operator))
             row += 1
         return effects
 
-    def reaching(self, attribute: int) -> frozenset[int]:
+    def reaching(self, attribute: str) -> list[str]:
         """Attributes whose change can change the given one, itself included."""
-        if attribute not in self._reaching:
-            reached, todo = {attribute}, [attribute]
-            while todo:
-                fresh = self._triggers.get(todo.pop(), set()) - reached
-                reached |= fresh
-                todo += fresh
-            self._reaching[attribute] = frozenset(reached)
-        return self._reaching[attribute]
+        reached = [attribute]
+        for term in reached:  # grows while it is walked
+            reached += [trigger for trigger in self._triggers.get(term, ()) if trigger not in reached]
+        return reached

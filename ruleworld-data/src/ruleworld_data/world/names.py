@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from importlib import resources
 from itertools import chain
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from .forms import FORMS
 from .streams import Ints
-from .vocabulary import Place, Verb, load_vocabulary, symbol
+from .vocabulary import Place, Verb, load_vocabulary, read_rows, symbol
 
 _JOINING = frozenset(
     "a all an and at away be been being by for from go goes had has have in is it its no of off on or out over s the "
@@ -106,13 +105,13 @@ def _load_variants() -> dict[str, Any]:
     words = load_vocabulary()
     plurals = {one.split(" ", 1)[1]: many.split(" ", 1)[1] for one, many in words.plural_of.items()}
     several: dict[str, dict[str, list[tuple[str, str]]]] = {}
-    for kind, word, variant, plural in _rows("variants.tsv"):
+    for kind, word, variant, plural in read_rows("variants.tsv"):
         usual = (word, plurals[word] if kind == "attribute_noun" else "")
         several.setdefault(kind, {}).setdefault(word, [usual]).append((variant, plural))
     verbs, places = dict[str, list[Verb]](), dict[str, list[Place]]()
-    for word, *parts in _rows("verb_variants.tsv"):
+    for word, *parts in read_rows("verb_variants.tsv"):
         verbs.setdefault(word, []).append(Verb(*parts))
-    for word, *parts in _rows("place_variants.tsv"):
+    for word, *parts in read_rows("place_variants.tsv"):
         places.setdefault(word, []).append(Place(*parts))
     pairs = {
         "entity": ("entity_adjective", "entity_noun"),
@@ -125,11 +124,6 @@ def _load_variants() -> dict[str, Any]:
         "change": [[[verb, *verbs[verb.base]] for verb in change] for change in (words.minus, words.plus)],
         "environment": [[place, *places[place.name]] for place in words.environments],
     }
-
-
-def _rows(name: str) -> list[list[str]]:
-    text = (resources.files(__package__) / "vocab" / name).read_text(encoding="utf-8")
-    return [line.split("\t") for line in text.splitlines()[1:]]
 
 
 @cache

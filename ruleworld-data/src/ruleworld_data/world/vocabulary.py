@@ -110,35 +110,36 @@ def article(term: str) -> str:
     return "an" if term[:1] in "aeiou" else "a"
 
 
+def read_rows(name: str) -> list[list[str]]:
+    """Return the cells of a file in ``vocab``, without the header that tables have."""
+    lines = (resources.files(__package__) / "vocab" / name).read_text(encoding="utf-8").splitlines()
+    return [line.split("\t") for line in lines[name.endswith(".tsv") :]]
+
+
 @cache
 def load_vocabulary() -> Vocabulary:
     """Read the vocabulary; the same object on every call."""
-    folder = resources.files(__package__) / "vocab"
-
-    def rows(name: str) -> list[list[str]]:
-        lines = (folder / name).read_text(encoding="utf-8").splitlines()
-        return [line.split("\t") for line in lines[name.endswith(".tsv") :]]  # tables begin with a header
 
     def words(name: str) -> list[str]:
-        return [word for (word,) in rows(name)]
+        return [word for (word,) in read_rows(name)]
 
     def product(first: list[str], second: list[str]) -> tuple[str, ...]:
         return tuple(f"{left} {right}" for left in first for right in second)
 
-    adjectives, nouns = words("attribute_adjectives.txt"), rows("attribute_nouns.tsv")
-    change = rows("change_verbs.tsv")
+    adjectives, nouns = words("attribute_adjectives.txt"), read_rows("attribute_nouns.tsv")
+    change = read_rows("change_verbs.tsv")
     minus, plus = (tuple(Verb(*forms) for sign, *forms in change if sign == name) for name in OPERATORS)
     return Vocabulary(
         entities=product(words("entity_adjectives.txt"), words("entity_nouns.txt")),
         attributes=product(adjectives, [singular for singular, _ in nouns]),
         attribute_plurals=product(adjectives, [plural for _, plural in nouns]),
-        actions=tuple(Verb(*forms) for forms in rows("actions.tsv")),
-        environments=tuple(Place(*cells) for cells in rows("environments.tsv")),
+        actions=tuple(Verb(*forms) for forms in read_rows("actions.tsv")),
+        environments=tuple(Place(*cells) for cells in read_rows("environments.tsv")),
         states=product(words("state_adverbs.txt"), words("state_adjectives.txt")),
         minus=minus,
         plus=plus,
-        goal_verbs={forms[0]: Verb(*forms) for forms in rows("goal_verbs.tsv")},
-        denied=tuple((kind, left, right) for kind, left, right in rows("denied.tsv")),
+        goal_verbs={forms[0]: Verb(*forms) for forms in read_rows("goal_verbs.tsv")},
+        denied=tuple((kind, left, right) for kind, left, right in read_rows("denied.tsv")),
     )
 
 
