@@ -175,6 +175,14 @@ def test_banks_and_adapters_are_built_inspected_extended_and_cut(cli, files):
     ):
         assert fact in said
     assert "neither adapter_config.json nor bank.safetensors" in cli("inspect", folder, code=2)
+    path = folder / "adapter/adapter_config.json"
+    values = json.loads(path.read_text())
+    for odd in ({}, {"uniform": 1}, {"uniform": "a", "confidence_layer": [2]}):
+        path.write_text(json.dumps(values | {"curve": odd}))
+        assert "adapter: the curve is none that" in cli("inspect", folder / "adapter", code=2)
+    path.write_text(json.dumps(values | {"encoder": "a\nsupport 1"}))
+    assert "encoder    a\\u000asupport 1" in cli("inspect", folder / "adapter")
+    path.write_text(json.dumps(values))
     bank, more = folder / "bank", folder / "more.txt"
     cli("bank", "build", folder / "rules.txt", "--out", bank)
     said = cli("inspect", bank)

@@ -248,6 +248,17 @@ def test_a_build_is_not_led_elsewhere_by_a_link_in_a_strangers_folder(link, tmp_
     assert not list(elsewhere.iterdir())
 
 
+def test_a_lock_that_is_another_file_too_is_refused(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "bank").mkdir()
+    os.link(tmp_path / "mine", tmp_path / "bank/.lock")
+    with pytest.raises(ValueError, match=r"\.lock is a link"):
+        RuleBank(torch.ones(1, 4), torch.ones(1, 4), ["r"], ["If A runs, A is tired."]).save(
+            tmp_path / "bank"
+        )
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
 def test_a_place_that_cannot_be_written_is_refused_before_anything_is_encoded(tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "rules.txt").write_text("If A runs, A is tired.\n")

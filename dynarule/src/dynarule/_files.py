@@ -28,7 +28,7 @@ def changing(folder: Path) -> Any:
 
 def refuse_link(path: Path) -> None:
     """Raise ValueError if a path, of a folder that may be a stranger's, leads elsewhere."""
-    if path.is_symlink():
+    if path.is_symlink() or (path.is_file() and path.stat().st_nlink > 1):
         raise ValueError(f"{path} is a link, so what is written there would be elsewhere; remove it")
 
 

@@ -42,8 +42,7 @@ def checked_results(folder: Path) -> "list[Results]":
     from ..run.folder import check_follows
     from ..score.results import find_results, find_samples
 
-    results = find_results(folder)
-    for run in results:
+    for run in (results := find_results(folder)):
         if (samples := find_samples(folder, run["run_id"])) is not None:
             check_follows(run, samples)
         else:

@@ -87,7 +87,7 @@ def check_follows(results: Results, samples: Sequence[Sample]) -> None:
     Bootstrap intervals are not drawn again: a report of many runs would take minutes.
     """
     spec = RunSpec.from_dict(results["spec"])
-    scored = [
+    scored: list[Any] = [
         {**s, "scores": score(s, spec.pool_size, "step_recall@1" in s["scores"])} if s["error"] is None else s
         for s in samples
     ]

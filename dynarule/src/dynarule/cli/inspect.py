@@ -33,7 +33,7 @@ def confidence(
         config = DynaRuleConfig.from_pretrained(served.adapter)
         config.confidence_layer, config.curve = curve.confidence_layer, curve.to_dict()
         config.save_pretrained(str(served.adapter))
-    _show_curve(curve.to_dict())
+    say(_curve_text(curve.to_dict()))
 
 
 @grouped
@@ -124,25 +124,29 @@ def _inspect_adapter(folder: Path) -> None:
     base = BaseModel(**config.base or {})
     count = sum(map(prod, read_shapes(folder / WEIGHTS_FILE).values()))
     layer, row = config.confidence_layer, config.search_id
+    try:
+        curve = "" if config.curve is None else f"\n{_curve_text(config.curve)}"
+    except (LookupError, TypeError, ValueError):
+        raise ValueError(f"{folder}: the curve is none that `dynarule confidence --write` stores") from None
     say(
-        f"{folder}: adapter of {config.base_model_name_or_path or base.model_type}, {count:,} parameters\n"
+        f"{folder}: adapter of {one_line(str(config.base_model_name_or_path or base.model_type))}, "
+        f"{count:,} parameters\n"
         f"base       {base.model_type}, {base.num_layers} layers, hidden {base.hidden_size}, "
         f"query {base.query_size}, head {base.head_dim}\n"
-        f"encoder    {config.encoder or '(unknown)'}, width {config.encoder_dim}\n"
+        f"encoder    {one_line(config.encoder) or '(unknown)'}, width {config.encoder_dim}\n"
         f"layers     {config.layers(base.num_layers)} (0-based), top_k {config.top_k}, "
         f"update_scope {config.update_scope}\n"
         f"confidence {'not measured' if layer is None else f'layer {layer} (0-based)'}\n"
         f"support    {config.min_support:g} at least, else no rule says so\n"
-        f"search     {'no row of its own' if row is None else f'{config.search_token} = {row}'}"
+        f"search     {'no row of its own' if row is None else one_line(f'{config.search_token} = {row}')}{curve}"
     )
-    if config.curve is not None:
-        _show_curve(config.curve)
 
 
-def _show_curve(curve: dict[str, Any]) -> None:
+def _curve_text(curve: dict[str, Any]) -> str:
     uniform, chosen = curve["uniform"], curve["confidence_layer"]
-    say(f"entropy over {curve['questions']} questions, {curve['rules']:g} rules; uniform {uniform:.3f}")
+    lines = [f"entropy over {curve['questions']} questions, {curve['rules']:g} rules; uniform {uniform:.3f}"]
     for layer, mean, std in zip(curve["layers"], curve["mean"], curve["std"], strict=True):
         bar = "#" * round(40 * mean / uniform) if uniform else ""
         chosen_here = "  <- confidence layer" if layer == chosen else ""
-        say(f"{layer:>5} {mean:7.3f} +- {std:5.3f} {bar}{chosen_here}")
+        lines.append(f"{layer:>5} {mean:7.3f} +- {std:5.3f} {bar}{chosen_here}")
+    return "\n".join(lines)

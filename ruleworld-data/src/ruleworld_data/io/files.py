@@ -33,7 +33,9 @@ def part_of(path: Path, folder: bool = False) -> Iterator[Path]:
         with suppress(OSError):  # on a file system that has no locks, two writers of one name must not meet
             fcntl.flock(handle, fcntl.LOCK_EX)
         if _is_at(handle, part):
-            break
+            if folder or os.fstat(handle).st_nlink == 1:
+                break
+            part.unlink()  # a hard link, so what is written would be in another file, too
         os.close(handle)  # the writer that was waited for has renamed or removed it
     try:
         for left in part.iterdir() if folder else ():
