@@ -225,13 +225,10 @@ def _ends_condition(lead: Block, block: Block) -> bool:
 
 
 def _is_below(lead: Block, first: Block, pair: tuple[Block, Block]) -> bool:
-    """Whether the first of two blocks is an item of what stands above it, and no title of the second.
-
-    Numbers behind bullets are another list than its ``first``.
-    """
+    """Whether the first of two blocks is an item of what stands above it, and no title of the second."""
     item, after = pair
     if item.depth == first.depth and is_number(item) != is_number(first):
-        return False
+        return False  # numbers behind bullets are another list
     if item.kind == "item" and after.kind == "text" and _is_heading(item, after):
         return False
     if item.kind != "item" or lead.kind != "item" or item.depth > lead.depth:

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..bank.lexicon import PHRASES, has_verb
 from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_title, is_whole, nested, plain
@@ -40,7 +40,7 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
     Left out: code, front matter, rulers, tables of contents, page numbers.
     """
     tabbed = ((n, re.sub(r"(?<=\S)\t+", "   ", text).expandtabs(4)) for n, text in _without_code(lines))
-    bare = [(n, _GRID.sub("|-|", _PREFIX.sub("", text)).rstrip()) for n, text in tabbed]
+    bare = _dotted([(n, _GRID.sub("|-|", _PREFIX.sub("", text)).rstrip()) for n, text in tabbed])
     kept = _aligned(_noted(bare))
     bare = [(n, text) for n, text in bare if not _NOTE.match(text)]
     pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(bare) if a and b and not _starts(b)]
@@ -140,16 +140,21 @@ def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
             yield number, text
 
 
+def _dotted(lines: list[Line]) -> list[Line]:
+    """Put dots behind numbers that count sentences from 1 on without one."""
+    counted: list[int] = []
+    for at, (_, text) in enumerate(lines):
+        mark = re.match(r"\s*(\d{1,2}) +[A-Z]", text)
+        counted += [at] if mark and int(mark[1]) == len(counted) + 1 and has_verb(text) else []
+    for at in counted if len(counted) > 1 else ():
+        lines[at] = lines[at][0], re.sub(r"(\d+)", r"\1.", lines[at][1], count=1)
+    return lines
+
+
 def _noted(lines: Sequence[Line]) -> list[Line]:
     """Put footnotes where they are called, and bars around the rows of tables that have none."""
     notes = {note[1]: note[2] for _, text in lines if (note := _NOTE.match(text))}
-
-    def called(match: re.Match[str]) -> str:
-        stop, note = match[1], notes.get(match[2], "")
-        whole = stop and (has_verb(note) or REFERS_BACK.match(note))
-        return f"{stop} {note}" if whole else f" ({note.rstrip('.')}){stop}"
-
-    kept = [(n, re.sub(r"([.!]?)\s*\[\^(\w+)\]", called, text)) for n, text in lines if not _NOTE.match(text)]
+    kept = [(number, with_notes(text, notes)) for number, text in lines if not _NOTE.match(text)]
     table = False
     for at, (number, text) in enumerate(kept):
         below = kept[at + 1][1] if at + 1 < len(kept) else ""
@@ -157,6 +162,17 @@ def _noted(lines: Sequence[Line]) -> list[Line]:
         if table and not _CELLS.match(text):
             kept[at] = number, f"|{text}|"
     return kept
+
+
+def with_notes(text: str, notes: Mapping[str, str]) -> str:
+    """Return a text with the footnotes that it calls, as "[^1]": behind their sentence, or in brackets."""
+
+    def called(match: re.Match[str]) -> str:
+        stop, note = match[1], notes.get(match[2], "")
+        whole = stop and (has_verb(note) or REFERS_BACK.match(note))
+        return f"{stop} {note}" if whole else f" ({note.rstrip('.')}){stop}"
+
+    return re.sub(r"([.!]?)\s*\[\^(\w+)\]", called, text)
 
 
 def _aligned(lines: Sequence[Line]) -> list[Line]:

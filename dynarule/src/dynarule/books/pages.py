@@ -1,13 +1,14 @@
 """HTML and DOCX as blocks."""
 
 import re
+from email import message_from_bytes, policy
 from pathlib import Path
 from typing import Any
 
 from .._lazy import need
 from ..bank.lexicon import PHRASES, has_verb
 from .blocks import BULLET, Block, Row, is_title, is_whole, nested, plain
-from .markdown import blocks_of
+from .markdown import blocks_of, with_notes
 from .sheets import tables_of
 
 _BLOCK_TAGS = {
@@ -47,6 +48,16 @@ def read_html(body: bytes | str) -> list[Block]:
         if table.find([*_TITLES, "p", "ul"]) and all(len(cells) == 1 for cells in rows):
             for tag in [table, *(cell for cells in rows for cell in cells)]:
                 tag.name = "div"
+    notes: dict[str, str] = {}
+    for call in soup("a", href=_WITHIN):
+        note = None if call.decomposed else soup.find(["li", "p", "aside", "dd"], id=call["href"][1:])
+        sign = call.get_text(strip=True).strip("[]()")
+        if note and (call.find_parent("sup") or sign in tuple("*†‡§")):
+            for back in note("a", href=_WITHIN):
+                back.decompose()
+            notes[f"n{len(notes)}"] = note.get_text(" ", strip=True).removeprefix(sign).strip()
+            call.replace_with(f"[^n{len(notes) - 1}]")
+            note.decompose()
     for tag in soup(["br", "sup"]):  # the number of a footnote is no part of a sentence
         words = tag.get_text(strip=True)
         tag.replace_with("\n\n" if tag.name == "br" else "" if words.strip("[]").isdigit() else words)
@@ -68,7 +79,7 @@ def read_html(body: bytes | str) -> list[Block]:
             for child in tag.descendants
             if child.name is None and next((t for t in child.parents if t.name in _BLOCK_TAGS), None) is tag
         ]
-        text = "".join(str(child) for child in inner)
+        text = with_notes("".join(str(child) for child in inner), notes)
         if re.search(r"\S\t\d+$", text):
             continue  # a title, its page
         text = re.sub(r"(?<=[^\W\d])\t+(?=\S)", ": ", text)  # "Sunday", a tab, "closed"
@@ -97,6 +108,24 @@ def read_html(body: bytes | str) -> list[Block]:
         else:
             blocks.append(Block("text", text, [(0, line)], mark=tag.name))
     return nested(blocks)
+
+
+def read_mail(path: Path) -> list[Block]:
+    """Return the blocks of an e-mail, without its signature and the mails that it quotes; attachments are named."""
+    mail = message_from_bytes(path.read_bytes(), policy=policy.default)
+    body: Any = mail.get_body(("plain", "html"))
+    text = "" if body is None else body.get_content()
+    if body is not None and body.get_content_subtype() == "html":
+        blocks = read_html(text)
+    else:
+        own = re.split(r"(?m)^(?:-- ?|-{4,}.*|On .{5,200} wrote:)$", text)[0]
+        blocks = blocks_of([pair for pair in enumerate(own.splitlines(), 1) if pair[1][:1] != ">"])
+    parts: Any = mail.iter_attachments()
+    names = [str(part.get_filename()) for part in parts]
+    lost = [
+        Block("lost", name, [(0, 1)], mark="an attachment; read it as a file of its own") for name in names
+    ]
+    return [Block("heading", str(mail["subject"] or ""), [(0, 1)], 1), *blocks, *lost]
 
 
 def _letters(*tags: Any) -> str:

@@ -1,5 +1,6 @@
-"""Files as rules: read as blocks by their endings, then as rules of one book."""
+"""Files as rules: read as blocks by their endings, those of programs here, then as rules of one book."""
 
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable
@@ -12,13 +13,12 @@ from ..bank.sources import read_parquet
 from .blocks import Block, decoded
 from .document import Document
 from .markdown import blocks_of
-from .pages import markup, read_docx, read_html
+from .pages import markup, read_docx, read_html, read_mail
 from .pdf import read_pdf
-from .programs import read_prolog, read_rego
 from .rules import BookReading, DocumentRule
 from .sheets import read_cells, read_json, read_xlsx, records
 
-KINDS = ".md .markdown .txt .rst .html .htm .docx .pdf .csv .tsv .xlsx .jsonl .json .parquet .pl .pro .lp .rego".split()
+KINDS = ".eml .md .markdown .txt .rst .html .htm .docx .pdf .csv .tsv .xlsx .jsonl .json .parquet .pl .pro .lp .rego"
 _UNPACKED, _RATIO = 10 << 20, 100
 """Bytes to which an office document may unpack, whatever its size; else so many times its size."""
 
@@ -26,7 +26,7 @@ _UNPACKED, _RATIO = 10 << 20, 100
 def read_documents(
     paths: Iterable[str | PathLike[str]] | str | PathLike[str], **columns: Any
 ) -> list[DocumentRule]:
-    """Read the rules of documents: Markdown, text, HTML, DOCX, PDF, CSV, TSV, XLSX, JSON lines, parquet, Prolog, Rego.
+    """Read the rules of documents: Markdown, text, HTML, DOCX, PDF, e-mails, tables, JSON lines, Prolog, Rego.
 
     Headings become context, bullets are joined with what leads in to them, wrapped lines with each other; code, tables
     of contents and page numbers are left out; a rule that comes twice is kept once. A file that cannot be read is a
@@ -103,14 +103,15 @@ def read_blocks(path: Path) -> list[Block]:
     suffix = path.suffix.lower()
     if not path.is_file():
         raise FileNotFoundError(f"no document {path}")
-    if suffix not in KINDS:
-        raise ValueError(f"{path} is no document that can be read; expected one of {' '.join(KINDS)}")
+    if suffix not in KINDS.split():
+        raise ValueError(f"{path} is no document that can be read; expected one of {KINDS}")
     reader = {
         **dict.fromkeys((".html", ".htm"), lambda path: read_html(markup(path))),
         **dict.fromkeys((".csv", ".tsv"), read_cells),
         **dict.fromkeys((".jsonl", ".json"), read_json),
         **dict.fromkeys((".pl", ".pro", ".lp"), read_prolog),
         ".docx": read_docx,
+        ".eml": read_mail,
         ".pdf": read_pdf,
         ".xlsx": read_xlsx,
         ".rego": read_rego,
@@ -138,3 +139,44 @@ def _check_archive(path: Path) -> None:
         size = sum(part.file_size for part in archive.infolist())
     if size > max(_UNPACKED, _RATIO * path.stat().st_size):
         raise ValueError(f"it unpacks to {size >> 20:,} MiB, which no document of its size does")
+
+
+_QUOTED = r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\""
+
+
+def _uncommented(path: Path, comment: str) -> str:
+    """Return a program without its comments, lines as they were; the sign of one may stand in quotes."""
+    kept = re.compile(rf"({_QUOTED})|{comment}", re.DOTALL)
+    return kept.sub(lambda match: match[1] or "\n" * match[0].count("\n"), decoded(path))
+
+
+def read_prolog(path: Path) -> list[Block]:
+    """Return the clauses of a logic program, each to its full stop; comments and directives are left out."""
+    text = _uncommented(path, r"%[^\n]*|/\*.{0,9999}?\*/")
+    blocks, start = [], 0
+    for part in re.finditer(rf"{_QUOTED}|(?P<end>\.(?=\s|$))|[^.'\"]+|.", text, re.DOTALL):
+        if part["end"]:
+            clause, line = text[start : part.end()], text.count("\n", 0, start) + 1
+            line += clause[: len(clause) - len(clause.lstrip())].count("\n")
+            if not clause.lstrip().startswith((":-", "?-")):
+                blocks.append(Block("rule", " ".join(clause.split()), [(0, line)]))
+            start = part.end()
+    return blocks
+
+
+def read_rego(path: Path) -> list[Block]:
+    """Return the rules of a Rego policy, each to the end of its braces, with a semicolon where a line ends within."""
+    blocks, open_, text, line = [], 0, "", 0
+    for number, row in enumerate(_uncommented(path, r"#[^\n]*").splitlines(), 1):
+        row = row.strip()
+        if not row or (not open_ and re.match(r"(?:package|import)\b", row)):
+            continue
+        line = line if text else number
+        between = "" if not text else " " if text[-1] in "{([,;" or row[0] in "})]" else "; "
+        text += between + row
+        bare = re.sub(_QUOTED, "", row)
+        open_ += sum(bare.count(opens) - bare.count(closes) for opens, closes in ("{}", "()", "[]"))
+        if open_ <= 0 and not text.endswith("else"):
+            blocks.append(Block("rule", text, [(0, line)]))
+            open_, text = 0, ""
+    return blocks + ([Block("rule", text, [(0, line)])] if text else [])

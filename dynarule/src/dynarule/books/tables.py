@@ -102,11 +102,7 @@ def table_rules(
 
 
 def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> Sequence[int]:
-    """Guess the columns of outcomes.
-
-    Those that are called "then". Else what stands behind the columns with bounds and those that tell the rows apart;
-    a column whose name is that of an outcome, such as "fee", begins them, with the amounts just before it.
-    """
+    """Guess the columns of outcomes: those called "then", else those behind what tells the rows apart, or named so."""
     if then := [i for i in kept if names[i] in THEN_NAMES]:
         return then
     words = {i: {*re.findall(r"\w+", names[i])} for i in kept}

@@ -10,11 +10,10 @@ from .._lazy import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     data="Collator Encoder target_text",
-    log="LogLines",
     losses="lm_loss stacked_step_loss",
     pools="RulePools TrainingStream families",
     recipe="PAPER_MIX Recipe paper_recipe recipe_file recipe_steps",
     rule_model="RuleModel",
-    run_folder="whole_checkpoints",
+    run_folder="LogLines whole_checkpoints",
     trainer="train",
 )
