@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_780,
-    "dynarule": 13_330,
+    "dynarule": 12_940,
     "benchmarks": 12_210,
-    "tests": 20_450,
+    "tests": 20_290,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 37_310
+ALL_SOURCE = 36_920
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3

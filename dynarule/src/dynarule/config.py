@@ -191,12 +191,11 @@ class DynaRuleConfig(PeftConfig):
 
     def save_pretrained(self, save_directory: Any, **kwargs: Any) -> None:
         """Write ``adapter_config.json``, whole or not at all; PEFT calls it right after it has written the weights."""
-        pickled, weights = (Path(save_directory) / name for name in (PICKLED, WEIGHTS_FILE))
-        if pickled.is_file() and not (
-            weights.is_file() and weights.stat().st_mtime_ns >= pickled.stat().st_mtime_ns
-        ):
+        written = [Path(save_directory) / name for name in (WEIGHTS_FILE, PICKLED)]
+        newest = max(filter(Path.is_file, written), key=lambda path: path.stat().st_mtime_ns, default=None)
+        if newest == written[1]:
             raise ValueError(
-                f"{pickled} is a pickle, which may run code and is not read; delete it, and save the adapter without "
+                f"{newest} is a pickle, which may run code and is not read; delete it, and save the adapter without "
                 "safe_serialization=False"
             )
         values = self.to_dict() | {"auto_mapping": kwargs.get("auto_mapping_dict") or self.auto_mapping}

@@ -6,24 +6,17 @@ from pathlib import Path
 from typing import Any
 
 from .._lazy import need
-from ..bank.lexicon import PHRASES, has_verb
+from ..bank.lexicon import LISTS, PHRASES, WORDS, has_verb
 from .blocks import BULLET, Block, Row, is_title, is_whole, nested, plain
 from .markdown import blocks_of, with_notes
 from .sheets import tables_of
 
-_BLOCK_TAGS = {
-    *"summary button p li td th h1 h2 h3 h4 h5 h6 div section article blockquote dd dt body main header footer".split()
-}
+_BLOCK_TAGS = LISTS["block_tags"]
 _LEFT_OUT = "script style nav pre code head template noscript form footer".split()
 _TITLES = "h1 h2 h3 h4 h5 h6 summary".split()
 _ASIDE = re.compile(rf"\b(?:{PHRASES['aside']})", re.IGNORECASE)
 """Names of what stands around a page's text."""
 _WITHIN = re.compile("^#")
-_STYLES = "p[style-name='Title'] => h1\n" + "\n".join(
-    f"p[style-name='List {kind} {depth}'] => {'ul|ol > li > ' * (depth - 1)}{tag} > li:fresh"
-    for kind, tag in (("Bullet", "ul"), ("Number", "ol"))
-    for depth in (2, 3)
-)
 
 
 def markup(path: Path) -> bytes | str:
@@ -112,16 +105,14 @@ def read_html(body: bytes | str) -> list[Block]:
 
 def read_mail(path: Path) -> list[Block]:
     """Return the blocks of an e-mail, without its signature and the mails that it quotes; attachments are named."""
-    mail = message_from_bytes(path.read_bytes(), policy=policy.default)
-    body: Any = mail.get_body(("plain", "html"))
+    mail: Any = message_from_bytes(path.read_bytes(), policy=policy.default)
+    body = mail.get_body(("plain", "html"))
     text = "" if body is None else body.get_content()
-    if body is not None and body.get_content_subtype() == "html":
-        blocks = read_html(text)
-    else:
-        own = re.split(r"(?m)^(?:-- ?|-{4,}.*|On .{5,200} wrote:)$", text)[0]
-        blocks = blocks_of([pair for pair in enumerate(own.splitlines(), 1) if pair[1][:1] != ">"])
-    parts: Any = mail.iter_attachments()
-    names = [str(part.get_filename()) for part in parts]
+    html = body is not None and body.get_content_subtype() == "html"
+    own = re.split(r"(?m)^(?:-- ?|-{4,}.*|On .{5,200} wrote:)$", text)[0].splitlines()
+    lines = [(number, line) for number, line in enumerate(own, 1) if line[:1] != ">"]
+    blocks = read_html(text) if html else blocks_of(lines)
+    names = [str(part.get_filename()) for part in mail.iter_attachments()]
     lost = [
         Block("lost", name, [(0, 1)], mark="an attachment; read it as a file of its own") for name in names
     ]
@@ -157,7 +148,7 @@ def _spanned(table: Any) -> list[Row]:
 def read_docx(path: Path) -> list[Block]:
     """Return the blocks of a DOCX, whose lines are numbers of paragraphs."""
     with path.open("rb") as file:
-        html = need("mammoth", "documents").convert_to_html(file, style_map=_STYLES).value
+        html = need("mammoth", "documents").convert_to_html(file, style_map=WORDS["docx"]["styles"]).value
     blocks = read_html(html)
     for number, block in enumerate(blocks, 1):
         block.starts, block.rows = [(0, number)], [(number, cells) for _, cells in block.rows]

@@ -7,7 +7,7 @@ import typer
 
 from .. import __version__
 from .bank import app as bank
-from .book import app as book
+from .bank import books as book
 from .generate import generate, serve
 from .inspect import confidence, inspect, support
 from .shared import Commands, note, say
