@@ -13,10 +13,10 @@ LINES = {
     "ruleworld-data": 11_780,
     "dynarule": 12_940,
     "benchmarks": 12_210,
-    "tests": 20_290,
+    "tests": 20_430,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 36_920
+ALL_SOURCE = 36_930
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3

@@ -5,6 +5,8 @@ frozen base (token memory), or it is trained before, since rules that are read b
 search knows; then both are trained together for a while (stage 2).
 """
 
+from __future__ import annotations  # `check_numbers` reads the types of fields as text
+
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """Hyper-parameters of training: the paper's, by method and stage, and what is added to them."""
 
+from __future__ import annotations  # `check_numbers` reads the types of fields as text
+
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
