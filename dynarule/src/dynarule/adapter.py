@@ -22,7 +22,7 @@ from peft.utils.other import set_additional_trainable_modules
 from torch import nn
 
 from ._files import assembled, changing
-from .attention_interface import NAMES, READ_WITH
+from .attention_interface import READ_WITH, is_attached
 from .base_model import BaseModel, attention_blocks, base_matrix
 from .config import CONFIG_FILE, NAME, WEIGHTS_FILE, DynaRuleConfig
 from .projection import RuleProjection
@@ -47,7 +47,7 @@ class DynaRuleLayer(nn.Module, BaseTunerLayer):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the attention block, unless its text was read with rules that are attached no more."""
         read = getattr(kwargs.get("past_key_values"), READ_WITH, None)
-        if read is not None and self.base_layer.config._attn_implementation not in NAMES.values():
+        if read is not None and not is_attached(self.base_layer):
             raise ValueError(
                 "past_key_values holds a text that was read with rules, and no rule memory is attached any more; go on "
                 "inside the block of `attach`, or read the text again without a cache"
@@ -162,7 +162,7 @@ class DynaRuleModel(BaseTuner):
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> Any:
         """Resize the base's, unless rows of its vocabulary are an adapter's."""
-        if any(config.trainable_token_indices is not None for config in self.peft_config.values()):
+        if any(getattr(config, "trainable_token_indices", None) for config in self.peft_config.values()):
             raise ValueError(
                 f"the vocabulary has rows that belong to the adapter ({SEARCH_TOKEN}), and is not resized with them; "
                 "resize the base model before the adapter is made or loaded"

@@ -305,7 +305,12 @@ def test_a_conclusion_that_nothing_follows_is_told_from_one_of_nearly_the_same_w
 
 def test_what_cannot_be_trained_is_refused_in_a_line(trained, tmp_path):
     for family, recipe, changes, message in (
-        ("llama", SHORT, PAPERS | {"confidence_layer": None}, "needs an adapter with a confidence_layer"),
+        (
+            "llama",
+            SHORT,
+            PAPERS | {"confidence_layer": None},
+            "finding is trained at the confidence layer, which",
+        ),
         ("qwen3", SHORT, PAPERS, "norms its queries"),
         (
             "llama",

@@ -137,7 +137,9 @@ def recipe_of(
         raise ValueError(f"--stage must be 1, {FINDING} or 2, got {stage}")
     kind: Any = Recipe
     if stage == FINDING:
-        from ..plus import RetrievalRecipe as kind
+        from .. import plus
+
+        kind = plus.RetrievalRecipe
     known = [f.name for f in fields(kind) if f.name != "additions"]
     changes: dict[str, Any] = {}
     for pair in settings:
