@@ -11,6 +11,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+import textwrap
 import tomllib
 from pathlib import Path
 from zlib import crc32
@@ -206,7 +207,7 @@ def check_install_line(line: str) -> None:
     assert not missing, f"{line}: {missing} is needed and on no index"
 
 
-SHOWN = re.compile(r"^```bash\n(ruleworld show [^\n]*)\n```\n\n> ([^\n]*)$", flags=re.M)
+SHOWN = re.compile(r"^```bash\n(ruleworld show [^\n]*)\n```\n\n((?:> [^\n]*\n)+)", flags=re.M)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if SHOWN.search(text_of(page))])
@@ -215,7 +216,8 @@ def test_questions_shown_are_those_that_the_command_prints(page):
 
     def question(shown: re.Match) -> str:
         printed = json.loads(call([*shlex.split(shown[1]), "--json"]).output)
-        return shown[0].removesuffix(shown[2]) + printed["rows"][0]["question"]
+        quote = textwrap.fill(printed["rows"][0]["question"], 118)
+        return shown[0].removesuffix(shown[2]) + textwrap.indent(quote, "> ") + "\n"
 
     check_golden(page, SHOWN.sub(question, text_of(page)))
 

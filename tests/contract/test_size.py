@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_780,
     "dynarule": 12_950,
     "benchmarks": 12_210,
-    "tests": 20_290,
+    "tests": 20_300,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 36_930

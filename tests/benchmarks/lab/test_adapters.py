@@ -134,14 +134,15 @@ def test_a_late_stage_that_cannot_be_is_refused_before_the_first_begins(tmp_path
 
 @pytest.mark.parametrize("path", (LAB.parent / "adapters").glob("*.toml"), ids=lambda path: path.stem)
 def test_recipes_can_be_trained(path):
-    method = PLUS if "plus" in path.stem or path.stem == VECTORS else path.stem.partition("-")[0]
+    method = PLUS if "plus" in path.stem or VECTORS in path.stem else path.stem.partition("-")[0]
     assert all(plans_of(read_recipe(path, form), method) for form in ("fol", "nl"))
 
 
 SHIPPED = [(method, form) for method in (*CONFIGS, VECTORS) for form in ("fol", "nl")]
 FOLDERS = {f"{method}-{form}": adapter_folder("tiny", method, form) for method, form in SHIPPED}
 FOLDERS |= {folder.name: folder for folder in (LAB.parent / "results/seeds").glob("*-seed-*")}
-FOLDERS |= {folder.name: folder for folder in (LAB.parent / "results/seeds").glob("*-minilm-*")}
+for others in ("*-minilm-*", "*-smollm2-*"):
+    FOLDERS |= {folder.name: folder for folder in (LAB.parent / "results/seeds").glob(others)}
 FOLDERS |= {f"{PLUS}-smollm2-{form}": LAB.parent / f"base/smollm2/{PLUS}-{form}" for form in ("fol", "nl")}
 CHOSEN_LATER = {"score_weight", "score_limit", "word_weight", "word_stemmer"}
 """How words and scores count has no part in the training; it was set afterwards, and the recipe has it."""

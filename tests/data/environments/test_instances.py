@@ -103,7 +103,6 @@ def test_a_configuration_that_no_world_satisfies_names_the_dial(values, said):
         *({"reward": odd} for odd in (None, "exact", 5, [1.0])),
         *({"subtasks": odd} for odd in (None, 5, b"single_rule", {"single_rule", "multi_rule_2"}, [["a"]])),
     ],
-    ids=repr,
 )
 def test_a_value_of_another_type_or_without_an_order_is_named(values):
     for made in (lambda: EnvConfig(**values), lambda: EnvConfig.from_dict(values)):
