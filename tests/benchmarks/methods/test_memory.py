@@ -106,19 +106,23 @@ def gold_of(sample):
 
 
 def test_a_memory_answers_no_request_and_gets_none(folder, run, monkeypatch, tmp_path):
-    """The word that an answer begins with is called a request: it begins another one, as it does without a memory."""
+    """The word that an answer begins with is called a request: in its place the answer begins a step."""
     method = make(DynaRule, folder)
     *_, before = run(method, "single_rule")
     shutil.rmtree(tmp_path / "runs")
     tokenizer = reader.load_reader(str(folder), "dynarule", "nl").tokenizer
     request = tokenizer.decode([tokenizer(before[0]["output"])["input_ids"][0]])
     monkeypatch.setattr(Local, "template", dataclasses.replace(method.model.template, request=request))
+    mark = min({*filter(str.isalpha, filter(str.isascii, tokenizer.get_vocab()))} - {request})
+    monkeypatch.setattr(reader, "step_mark", lambda *_: mark)
+    reader.load_reader.cache_clear()
     *_, after = run(method, "single_rule")
     asks = [sample["output"].startswith(request) for sample in before]
     assert any(asks)
     assert not any(sample["output"].startswith(request) for sample in after)
     for old, new, asked in zip(before, after, asks, strict=True):
         assert asked or request in old["output"] or new["output"] == old["output"]
+        assert not asked or new["output"].startswith(mark)
 
 
 @pytest.mark.parametrize(("kind", "kept"), [*((kind, None) for kind in METHODS), (DynaRule, 4)])
