@@ -59,33 +59,38 @@ def loaded(adapter, rules, measure=False, **settings):
     return memory
 
 
-@pytest.mark.parametrize("beside", [0, 2])
+@pytest.mark.parametrize(("beside", "ahead"), [(0, 0.0), (2, 1.0)])
 @pytest.mark.parametrize("mark", [None, "w7"])
-def test_each_step_reads_its_own_rules(bank, tiny_model, mark, beside):
+def test_each_step_reads_its_own_rules(bank, tiny_model, mark, beside, ahead):
     """Those of the first are read from the question on, or where a mark of the base's own opens it, from there on.
 
-    Others, gold at no step, are weighed down.
+    One of them is weighed down by nothing, as the best of a search; later steps' may be read ahead.
     """
     adapter = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, search_token=mark))
     *_, rules = batch(bank)
     rows = torch.tensor([[6, 0, 3, 5], [2, 1, 9, 6]])
-    steps = {"beside": beside, "from": 3.0, "to": 8.0, "spread": 2.0}
+    steps = {"beside": beside, "from": 3.0, "to": 8.0, "spread": 2.0, "ahead": ahead}
     seen, shift = loaded(adapter, rules, all_rules=True, steps=steps)._as_found(rows, steps)
     for row, starts in enumerate([(0, 8, 11), (0, 9)]):
+        pool = rows[row].tolist()
+        others = set(pool) - set(rules.gold_BSG[row].flatten().tolist())
         for token in range(14):
             step = sum(start <= token for start in starts) - 1
-            gold = [] if mark and not step else rules.gold_BSG[row, step].tolist()
             if mark and not step:
                 assert not seen[row, token].any()
                 continue
-            others = [rule for rule in rows[row].tolist() if not (rules.gold_BSG[row] == rule).any()]
-            read = rows[row][seen[row, token]].tolist()
-            assert [rule for rule in read if rule not in others] == [
-                r for r in rows[row].tolist() if r in gold
-            ]
-            assert len([rule for rule in read if rule in others]) == min(beside, len(others))
-            for rule, low in zip(rows[row].tolist(), shift[row, 0, 0].tolist(), strict=True):
-                assert -8 <= low <= -3 if rule in others else -2 <= low <= 0
+            own, later = (
+                set(rules.gold_BSG[row, at].flatten().tolist()) & set(pool)
+                for at in (step, slice(step, None))
+            )
+            read = {rule for rule, see in zip(pool, seen[row, token].tolist(), strict=True) if see}
+            assert read - others == (later if ahead else own)
+            assert len(read & others) == min(beside, len(others))
+            weights = dict(zip(pool, shift[row, 0, token].tolist(), strict=True))
+            assert not own or [weights[rule] for rule in own].count(0.0) == 1
+            assert all(
+                -8 <= weights[rule] <= -3 if rule in others else -2 <= weights[rule] <= 0 for rule in pool
+            )
 
 
 @pytest.mark.parametrize("make", (dynarule_config, kblam_config))

@@ -259,6 +259,27 @@ def test_scores_say_which_of_the_kept_rules_are_read(tiny_model, bank, near):
     assert not near(logits["one"][:, :asked], base[:, :asked], units=2000)
 
 
+@pytest.mark.parametrize("limit", [None, 0.5])
+@torch.no_grad()
+def test_where_scores_have_a_limit_a_plan_is_read(tiny_model, bank, limit):
+    """Rules beside it are not; those on the way weigh as their scores say, and no less than is allowed."""
+    settings = {"shared_after": True, "score_weight": 3.0, "score_limit": limit, "top_k": 4}
+    memory = PlusMemory(planning(tiny_model("llama"), **settings), bank, SEARCH)
+    memory.question_mask_BT = torch.arange(len(TEXT))[None] < len(PROMPT)
+    with attach(memory.adapter.model, memory):
+        memory.adapter.model(torch.tensor([TEXT]))
+    searches = [each for each in memory.trace if each.layer == LAYER]
+    assert any(set(each.ids) - set(each.read) for each in searches)
+    for number, each in enumerate(searches):
+        scores = dict(zip(each.ids, each.scores, strict=True))
+        rules = [bank.ids[rule] for rule in memory._chosen[number][0].tolist()]
+        assert rules[: len(each.read)] == each.read[:4] if limit else rules == each.ids
+        for rule, shift in zip(rules, memory._shifts[number][0].tolist(), strict=True):
+            low = 3.0 * (scores.get(rule, each.scores[-1]) - each.scores[0])
+            expected = low if limit is None else max(low, -limit) if rule in each.read else -1e4
+            assert shift == pytest.approx(expected, rel=1e-5, abs=1e-5)
+
+
 @torch.no_grad()
 def test_a_new_rule_is_planned_with_and_a_removed_one_is_not(tiny_model, bank):
     model = tiny_model("llama")
@@ -285,6 +306,7 @@ def test_a_new_rule_is_planned_with_and_a_removed_one_is_not(tiny_model, bank):
         ({"confidence_layer": None}, "search_heads read at the confidence layer"),
         ({"lookahead_width": 0}, "lookahead_width must be a whole number from 1 to 1,048,576, got 0"),
         ({"reading": "words"}, r"reading must be one of .*'tokens'.*, got 'words'"),
+        ({"score_weight": 1.0}, "score_weight weighs rules that all layers read; set shared_after"),
         ({"together": True}, "together is for rules that are read as tokens"),
         ({"word_stemmer": "klingon"}, "word_stemmer must be one of .*'english'.*, got 'klingon'"),
     ],

@@ -134,24 +134,32 @@ class TrainingMemory(LayerMemory):
         """Return what a search before each step may have kept, and by how much each rule is weighed down.
 
         Which rules each token reads, (B, T, K), none before a mark of the base's own; and what is added to their
-        scores, (B, 1, 1, K): often a little for several rules of a step, and for others as much as a search would.
+        scores, (B, 1, T, K): nothing for one gold rule of the step, which a search has first, a little for further
+        ones and for those of later steps, and for others as much as a search would.
         """
         batch = self.batch
         places_T = torch.arange(batch.question_BT.shape[1], device=rows_BK.device)
         begun_BTS = (batch.search_BS[:, None] <= places_T[:, None]) & (batch.search_BS[:, None] >= 0)
         gold_BSK = (rows_BK[:, None, :, None] == batch.gold_BSG[:, :, None]).any(-1)
-        other_BK, several_BS1 = ~gold_BSK.any(1), gold_BSK.sum(-1, keepdim=True) > 1
-        random_BK = torch.rand(other_BK.shape, device=rows_BK.device)
-        apart_BK = (gold_BSK & several_BS1).any(1) & (torch.rand_like(random_BK) < 0.5)
-        shift_BK = -steps["spread"] * random_BK * apart_BK
-        shift_BK -= torch.where(other_BK, steps["from"] + (steps["to"] - steps["from"]) * random_BK, 0)
-        drawn_BSK = torch.rand(gold_BSK.shape, device=rows_BK.device) * other_BK[:, None]
-        beside = drawn_BSK.topk(min(int(steps["beside"]), rows_BK.shape[1]), dim=-1)
-        read_BSK = gold_BSK.scatter(-1, beside.indices, True) & (gold_BSK | other_BK[:, None])
+        random_BSK = torch.rand(gold_BSK.shape, device=rows_BK.device)
+        first_BSK = torch.zeros_like(gold_BSK).scatter(
+            -1, (random_BSK * gold_BSK).argmax(-1, keepdim=True), True
+        )
+        later_BSK = gold_BSK.flip(1).cumsum(1).flip(1) > 0
+        later_BSK &= torch.rand_like(random_BSK[..., :1]) < steps["ahead"]
+        other_BSK = ~gold_BSK.any(1, keepdim=True)
+        beside = (random_BSK * other_BSK).topk(min(int(steps["beside"]), rows_BK.shape[1]), dim=-1)
+        read_BSK = (
+            gold_BSK | later_BSK | other_BSK & torch.zeros_like(gold_BSK).scatter(-1, beside.indices, True)
+        )
         if self.config.own_mark:
             read_BSK[:, 0] = False
+        random_BSK = torch.rand_like(random_BSK)
+        others_BSK = steps["from"] + (steps["to"] - steps["from"]) * random_BSK
+        shift_BSK = -torch.where(other_BSK, others_BSK, steps["spread"] * random_BSK * ~first_BSK)
         rows_B1 = torch.arange(len(rows_BK), device=rows_BK.device)[:, None]
-        return read_BSK[rows_B1, begun_BTS.sum(-1)], shift_BK[:, None, None]
+        step_BT = begun_BTS.sum(-1)
+        return read_BSK[rows_B1, step_BT], shift_BSK[rows_B1, step_BT][:, None]
 
     def _keeps_all(self) -> bool:
         top_k = self.config.top_k

@@ -55,6 +55,8 @@ class PlusConfig(DynaRuleConfig):
             raise ValueError(f"together must be true or false, got {self.together!r:.60}")
         if self.together and self.reading != "tokens":
             raise ValueError('together is for rules that are read as tokens; set reading to "tokens"')
+        if self.score_weight and self.reading == "vector" and not self.shared_after:
+            raise ValueError("score_weight weighs rules that all layers read; set shared_after to true")
         if self.score_limit is not None and not 0 < self.score_limit < math.inf:
             raise ValueError(f"score_limit must be positive or None, got {self.score_limit!r}")
 

@@ -1,6 +1,6 @@
 """A rule memory whose searches read the text before them, go by words too, and look ahead."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -114,24 +114,49 @@ class PlusMemory(RuleMemory):
             self._results[row] = SearchResult(dict(zip(rules, scores, strict=True)), read, way)
         return scores_NK, rules_NK
 
-    def _select(self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0) -> Kept:
-        """Keep each row's best K rules, with what their scores add to those of attention.
-
-        A value cannot tell which of several that look alike was meant, and finding does. What a prompt finds is not
-        read where a mark of the base's own opens the answer, and searches once more.
-        """
-        kept = super()._select(layer, query_BHD, has_B, number)
-        weight, limit = self.config.score_weight, self.config.score_limit
-        if not weight:
-            return kept
-        if layer == self.config.confidence_layer:
-            shift_BK = kept[0].new_zeros(len(self._steps_B), kept[0].shape[2])
+    def _find(self, layer: int, query_BHD: Tensor | None, has_B: Tensor | None, number: int) -> Tensor:
+        """Return what to read, (B, K): first what a search plans with, where that alone is read."""
+        kept_BK = super()._find(layer, query_BHD, has_B, number)
+        if layer == self.config.confidence_layer and self.config.score_limit is not None:
             for row in self._rows_of(has_B):
-                scores_K = shift_BK.new_tensor(list(self._results[row].scores.values()))
-                shift_BK[row] = (weight * (scores_K - scores_K.max())).clamp_min(-limit if limit else UNREAD)
-            unread = not number and self.config.own_mark
-            self._shifts[number] = torch.full_like(shift_BK, UNREAD) if unread else shift_BK
+                result = self._results[row]
+                first = [*dict.fromkeys([*result.read, *result.scores])]
+                kept_BK[row] = kept_BK.new_tensor(first[: kept_BK.shape[1]])
+        return kept_BK
+
+    def _select(self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0) -> Kept:
+        """Keep each row's K rules, with what their scores add to those of attention.
+
+        Scores without a limit leave little of any but the best; with one, a plan says what is read. What a prompt
+        finds is not read where a mark of the base's own opens the answer, and searches once more.
+        """
+        kept, chooses = (
+            super()._select(layer, query_BHD, has_B, number),
+            layer == self.config.confidence_layer,
+        )
+        if not self.config.score_weight or not (chooses or self.config.shares(layer)):
+            return kept
+        if chooses:
+            shift_BK = kept[0].new_full((len(self._steps_B), kept[0].shape[2]), UNREAD)
+            for row in self._rows_of(has_B) if number or not self.config.own_mark else ():
+                result = self._results[row]
+                read = result.scores if self.config.score_limit is None else result.read
+                weights = self._weights(result, read)
+                rules = self._chosen[number][row].tolist()
+                shift_BK[row] = shift_BK.new_tensor([weights.get(rule, UNREAD) for rule in rules])
+            self._shifts[number] = shift_BK
         return *kept, self._shifts[number][:, None, :, None]
+
+    def _weights(self, result: SearchResult, read: Iterable[int]) -> dict[int, float]:
+        """Weigh what a row reads: reading alone cannot know which of several that look alike was meant.
+
+        A rule that a plan brings and no search scored counts as the best, or where shifts have a limit, which keeps
+        what later steps need readable, as the last of the K.
+        """
+        scores, weight, limit = result.scores, self.config.score_weight, self.config.score_limit
+        best, lowest = max(scores.values()), UNREAD if limit is None else -limit
+        unscored = best if limit is None else min(scores.values())
+        return {rule: max(weight * (scores.get(rule, unscored) - best), lowest) for rule in read}
 
     def search_texts(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
         """Return what each search goes by in words."""

@@ -11,7 +11,6 @@ The prompt's rules stay readable; those of a ``<search>`` are replaced by the ne
 rules replace the prompt's too, and what is read is a plan, see `LookAhead.plan`.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -236,19 +235,10 @@ class TokenMemory(PlusMemory):
         return [self._of_row(row) for row in range(len(self._steps_B))]
 
     def _of_row(self, row: int) -> list[WeightedText]:
-        """Weigh a row's rules: reading alone cannot know which of several that look alike was meant, and finding does.
-
-        A rule that a plan brings and no search scored counts as the best, or where shifts have a limit, which keeps
-        what later steps need readable, as the last of the K.
-        """
-        result, texts, weight = self._results.get(row), self.bank.texts, self.config.score_weight
-        if result is None:
-            return []
-        best, limit = max(result.scores.values()), self.config.score_limit
-        lowest = -math.inf if limit is None else -limit
-        unscored = best if limit is None else min(result.scores.values())
-        shifts = {at: weight * (result.scores.get(at, unscored) - best) for at in result.read}
-        return [(texts[at], max(shift, lowest)) for at, shift in shifts.items()]
+        """Return the texts that a row reads, and what is added to attention scores of each."""
+        result = self._results.get(row)
+        weights = {} if result is None else self._weights(result, result.read)
+        return [(self.bank.texts[at], weight) for at, weight in weights.items()]
 
     def _join(
         self, sets: Sequence[Sequence[Sequence[WeightedText]]], known: dict[str, States] | None = None

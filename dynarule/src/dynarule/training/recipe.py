@@ -17,7 +17,7 @@ PAPER_MIX = {"single_rule": 0.3, "multi_rule": 0.4, "multi_hop": 0.3}
 ADDITIONS: dict[str, dict[str, float]] = {
     "muon": {"value_rate": 1.0},
     "sorted_batches": {},
-    "steps": {"beside": 0.0, "from": 3.0, "to": 8.0, "spread": 0.0},
+    "steps": {"beside": 0.0, "from": 3.0, "to": 8.0, "spread": 0.0, "ahead": 0.0},
     "whiten": {},
 }
 """What the paper does not do, with the defaults of its settings.
@@ -25,9 +25,10 @@ ADDITIONS: dict[str, dict[str, float]] = {
 ``muon``: Muon for matrices, AdamW for vectors; ``value_rate`` is of value projections, times the learning rate. On a
 small base, rules are found in fewer steps than with AdamW. ``sorted_batches``: batches of an optimizer step hold
 questions of like length, which saves padding. ``steps``: in stage 1 each step reads its own gold rules, as a search
-leaves them, with some others ``beside``, whose attention scores are lower by ``from`` to ``to``; those of several gold
-rules by up to ``spread``. ``whiten``: projections learn for embeddings that vary alike in all directions, see
-`dynarule.training.optimizers`; with AdamW at 3e-2 a small base reads after a tenth of the questions.
+leaves them, with some others ``beside``, whose attention scores are lower by ``from`` to ``to``; a share of them,
+``ahead``, later steps' too, as a plan has them. Those of all gold rules but one are lower by up to ``spread``.
+``whiten``: projections learn for embeddings that vary alike in all directions, see `dynarule.training.optimizers`; with
+AdamW at 3e-2 a small base reads after a tenth of the questions.
 """
 
 
