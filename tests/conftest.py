@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from contextlib import suppress
 from functools import lru_cache
 
 import pytest
@@ -11,6 +12,13 @@ os.environ["HF_HOME"] = _HOME.name
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Two workers share two cores, and commands that tests start would each take both; set it to try other numbers.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+with suppress(ImportError):  # the environment that a plug-in is tested in has none
+    from hypothesis import HealthCheck, settings
+
+    # A busy machine is slow, and no reason to fail.
+    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("busy")
 
 LONG = (
     "tests/contract/test_docs.py",

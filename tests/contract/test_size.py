@@ -12,11 +12,11 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_780,
     "dynarule": 12_950,
-    "benchmarks": 12_210,
+    "benchmarks": 12_220,
     "tests": 20_300,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 36_930
+ALL_SOURCE = 36_940
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3

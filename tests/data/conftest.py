@@ -3,18 +3,10 @@
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from ruleworld_data.io import build, export
-
-with suppress(ImportError):  # the environment that a plug-in is tested in has none
-    from hypothesis import HealthCheck, settings
-
-    # A busy machine is slow, and no reason to fail.
-    settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("busy")
 
 SOURCE = Path(__file__).parents[2] / "ruleworld-data" / "src"
 

@@ -189,9 +189,8 @@ def test_srki_selects_once_in_every_layer_and_never_again(tiny_model, tiny_token
     model = tiny_model("qwen2")
     model.get_output_embeddings().weight[[0, 96]] = 0
     ids = torch.tensor([[11, 12, 13, 14, SEARCH, 15]])
-    adapter = RuleAdapter(
-        model, srki_config(WIDTH, confidence_layer=2, top_k=6)
-    )  # the layer of its retrieval loss
+    # the layer of its retrieval loss
+    adapter = RuleAdapter(model, srki_config(WIDTH, confidence_layer=2, top_k=6))
     found = seen_rules(model, adapter, bank, ids)
     assert sorted(found) == [0, 1, 2, 3]
     assert {rules.key_BHRD.shape[2] for rules in found.values()} == {6}

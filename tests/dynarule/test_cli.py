@@ -393,9 +393,8 @@ def test_a_rule_book_is_written_whole_and_another_name_is_refused(cli, tmp_path)
     rules = (folder / "rules.txt").read_text(encoding="utf-8")
     assert "If the reader is registered as a student, the reader holds a blue card.\n" in rules
     first = json.loads((folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()[0])
-    assert rules.splitlines()[int(first["steps"][0]["rule_ids"][0]) - 1].endswith(
-        "runs for 13 months."
-    )  # its line
+    line = int(first["steps"][0]["rule_ids"][0])
+    assert rules.splitlines()[line - 1].endswith("runs for 13 months.")
     cli("book", "questions", folder, "--count", 4)
     drafts = [json.loads(line) for line in (folder / "drafts.jsonl").read_text(encoding="utf-8").splitlines()]
     assert len(drafts) == 4 and all(draft["draft"] for draft in drafts)

@@ -105,23 +105,14 @@ def test_pages_of_other_origins_may_ask_with_a_key_alone(served):
 
 def test_a_stream_is_the_answer_in_pieces(served, client):
     whole = expected(served, QUESTIONS[0]).text
-    chunks = list(
-        client.chat.completions.create(
-            model="bank",
-            messages=asked(QUESTIONS[0]),
-            max_tokens=8,
-            stream=True,
-            stream_options={"include_usage": True},
-        )
-    )
+    ask = {"model": "bank", "messages": asked(QUESTIONS[0]), "max_tokens": 8, "stream": True}
+    chunks = list(client.chat.completions.create(**ask, stream_options={"include_usage": True}))
     pieces = [choice.delta.content or "" for chunk in chunks for choice in chunk.choices]
     assert "".join(pieces) == whole and len([piece for piece in pieces if piece]) > 2
     assert chunks[-1].usage.completion_tokens == 8
     assert chunks[-2].choices[0].finish_reason == "length" and chunks[-2].choices[0].rules
     stop = whole.split()[3]
-    cut = client.chat.completions.create(
-        model="bank", messages=asked(QUESTIONS[0]), max_tokens=8, stream=True, stop=[stop]
-    )
+    cut = client.chat.completions.create(**ask, stop=[stop])
     text = "".join(choice.delta.content or "" for chunk in cut for choice in chunk.choices)
     assert text == whole[: whole.index(stop)]
 
@@ -235,11 +226,12 @@ def test_what_cannot_be_answered_is_an_error_of_openais_shape(client, change, st
 @pytest.mark.parametrize("failure", [TypeError("odd"), KeyError("odd"), OSError("odd")])
 def test_an_error_of_ours_is_one_of_the_server(served, monkeypatch, failure):
     monkeypatch.setattr("dynarule.serve.respond.unfamiliar", Mock(side_effect=failure))
-    with TestClient(make_app(served[0], "secret"), raise_server_exceptions=False) as http:
-        key = {"Authorization": "Bearer secret"}
+    with TestClient(make_app(served[0], "secret")) as http:
+        key = {"Authorization": "Bearer secret", "origin": "http://app.example"}
         answer = http.post("/v1/completions", json={"model": "bank", "prompt": "w1"}, headers=key)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"]) == (500, "server_error") and "odd" in error["message"]
+    assert answer.headers["access-control-allow-origin"] == "*"
 
 
 def test_a_stream_ends_with_an_error_of_its_own_kind(served, client, monkeypatch):
@@ -247,11 +239,7 @@ def test_a_stream_ends_with_an_error_of_its_own_kind(served, client, monkeypatch
     chat = partial(client.chat.completions.create, model="bank", messages=asked("w1"), stream=True)
     with pytest.raises(openai.BadRequestError, match="the model reads 256 at most"):
         list(chat(messages=asked("w1 " * 300)))
-    for failure in (
-        ValueError("bad"),
-        KeyError("gone"),
-        OSError("disk"),
-    ):  # its request was found to be right
+    for failure in (ValueError("bad"), KeyError("gone"), OSError("disk")):  # its request was right
         monkeypatch.setattr("dynarule.serve.engine.generate", Mock(side_effect=failure))
         with pytest.raises(openai.APIError, match=str(failure)) as error:
             list(chat())

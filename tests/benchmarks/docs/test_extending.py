@@ -96,6 +96,10 @@ def test_what_the_page_says_about_models_is_so(serve, save_model, workspace, tmp
     samples = [s for path in (tmp_path / "runs").glob("*/samples.jsonl") for s in read_samples(path)]
     assert {s["error"] for s in samples} == {None}
     assert {"ok", "context_exceeded"} < {s["outcome"] for s in samples}
+    looked = json.loads(rwbench(*shlex.split(commands[1])[1:], "--dry-run", "--json").stdout)["runs"]
+    asked = {run["folder"]: read_samples(Path(run["folder"]) / "samples.jsonl") for run in looked}
+    too_long = {folder for folder, (first, *_) in asked.items() if first["outcome"] == "context_exceeded"}
+    assert too_long == {run["folder"] for run in looked if run["excess_tokens"]} not in (set(), {*asked})
 
 
 def test_the_page_names_every_recipe():

@@ -102,9 +102,8 @@ def test_committed_tables_are_those_of_the_committed_results(name):
     assert serving_markdown(table) + "\n" == (RESULTS / name / "serving.md").read_text()
     if name == "cpu-qwen2-0.5b":
         page = (BENCHMARKS / "docs/efficiency.md").read_text()
-        assert " ".join(serving_markdown(table).split()) in " ".join(
-            page.split()
-        )  # lines may break elsewhere
+        # lines may break elsewhere
+        assert " ".join(serving_markdown(table).split()) in " ".join(page.split())
 
 
 def test_the_pages_say_what_was_measured():

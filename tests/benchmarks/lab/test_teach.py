@@ -240,9 +240,8 @@ def test_what_was_taught_is_joined_and_goes_on(model, tmp_path):
         for side in ("lora_A", "lora_B")
     )
     changes[down][:, 0], changes[up][0] = 1.0, 0.0
-    changes[up][0, :3] = torch.tensor(
-        [2.0**20, 2.0**-7, -(2.0**20)]
-    )  # float32 keeps what its order of summing lets it
+    # float32 keeps what its order of summing lets it
+    changes[up][0, :3] = torch.tensor([2.0**20, 2.0**-7, -(2.0**20)])
     save_file(changes, folder / "adapter_model.safetensors", {"format": "pt"})
     name = down.removeprefix("base_model.model.").replace("lora_A.", "")
     weight = load_file(add_model(str(folder), "summed") / "base/model.safetensors")[name][0, 0]

@@ -116,10 +116,8 @@ def test_rows_of_predictions_that_cannot_be_used(row, reason, workspace, tmp_pat
     path.write_text(f"{good}\n{row}\n")
     with pytest.raises(ValueError, match=rf"mine\.jsonl, line 2: .*{reason}"):
         import_predictions(tmp_path / "kit", path, "x", "nl", tmp_path / "runs")
-    for other in (
-        100,
-        1000,
-    ):  # a folder with questions of one setting and pools of another would score silently
+    # a folder with questions of one setting and pools of another would score silently
+    for other in (100, 1000):
         with pytest.raises(FileExistsError, match="kit exists already; choose a new folder"):
             write_kit(tmp_path / "kit", board_spec(METHOD, "nl", other, "tiny"))
     for body in (

@@ -41,9 +41,8 @@ def test_the_example_of_react_is_data_1_1_and_its_answer_follows():
     nl = re.findall(r"^(?:Observation \d: )?(If A .*\.)$", texts["nl"], re.MULTILINE)
     fol = re.findall(r"^(?:Observation \d: )?(\S+\(.* => .*)$", texts["fol"], re.MULTILINE)
     assert len(nl) == len(fol) == 4
-    for text, logic in zip(
-        nl, fol, strict=True
-    ):  # its fox is no kind of RuleWorld's, which English parsers know
+    # its fox is no kind of RuleWorld's, which English parsers know
+    for text, logic in zip(nl, fol, strict=True):
         assert [
             word for word in re.findall("[a-z]{2,}|[0-9]+", logic.lower()) if word not in text.lower()
         ] == []

@@ -62,7 +62,7 @@ def test_rules_tie_whatever_the_order_their_terms_add_up_in(search):
     assert hits.ids.tolist() == [4, 9] and hits.scores[0] == hits.scores[1] == pytest.approx(first)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     scores=st.lists(st.sampled_from([-math.inf, 0.0, 0.5, 1.0, 2.0]), min_size=1, max_size=40),
     k=st.integers(1, 45),

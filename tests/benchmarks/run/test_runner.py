@@ -95,7 +95,7 @@ def finished(workspace, tmp_path_factory):
     return spec, (out / spec.run_id / "samples.jsonl").read_bytes(), results
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_kill_at_any_byte_changes_nothing(data, finished, workspace, tmp_path_factory):
     spec, whole, wanted = finished

@@ -354,9 +354,8 @@ def test_halves_are_summed_in_single_precision(near):
     direction = torch.randn(3, 512, generator=generator)
     expected = direction.double() @ keys.double().T
     assert near(dot_rows(direction, keys), expected)
-    assert not near(
-        (direction.bfloat16() @ keys.T).float(), expected, units=1000
-    )  # what it would be otherwise
+    # what it would be otherwise
+    assert not near((direction.bfloat16() @ keys.T).float(), expected, units=1000)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -3,9 +3,11 @@
 import math
 import re
 from itertools import pairwise
+from unittest.mock import Mock
 
 import pytest
 import torch
+from dynarule.bank.clauses import split_rule
 from dynarule.plus.words import SearchText, Words, words_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -202,3 +204,13 @@ def test_a_search_goes_by_stems_where_the_adapter_says_so(stemmer, first, tiny_m
     model, adapter = ready(tiny_model, word_weight=50.0, word_stemmer=stemmer, top_k=4)
     token = tokenizer.convert_tokens_to_ids("<search>")
     assert read(model, adapter, random_bank(rules), tokenizer, question, search=token).ids[0] == first
+
+
+def test_after_a_change_only_new_rules_are_taken_apart(monkeypatch):
+    split = Mock(wraps=split_rule)
+    monkeypatch.setattr("dynarule.bank.bank.split_rule", split)
+    bank, more = random_bank(["If A is wet, B dries."]), random_bank(["If E is old, F goes."])
+    more.ids = ["new"]
+    words_of(bank)
+    bank.add(more)
+    assert words_of(bank).premises("E is old").tolist()[1] > 0.1 and split.call_count == 2

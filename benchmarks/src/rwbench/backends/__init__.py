@@ -110,6 +110,10 @@ class Backend(Component):
         """Return the beginning of an answer as it reads."""
         return begun
 
+    def excess(self, prompt: Prompt, decoding: Decoding) -> int:
+        """Return how many tokens a prompt and its answer have too many for the model; 0 where that is not known."""
+        return 0
+
     @abstractmethod
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yield one completion per prompt, in order, each as soon as it is there.

@@ -121,6 +121,14 @@ class Local(Backend):
 
         return without_marks(begun)
 
+    def excess(self, prompt: Prompt, decoding: Decoding) -> int:
+        """Return how many tokens a prompt and its answer have too many for the model."""
+        return self._excess(self._encode(prompt), decoding)
+
+    def _excess(self, row: Row, decoding: Decoding) -> int:
+        tokens = len(row.ids) + decoding.max_new_tokens
+        return max(0, tokens - (_positions(self.model) or tokens))
+
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yield the answers of one batch.
 
@@ -138,8 +146,7 @@ class Local(Backend):
     def _complete(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         start = time.perf_counter()
         encodings = [self._encode(prompt) for prompt in prompts]
-        most = _positions(self.model)
-        fits = [most is None or len(row.ids) + decoding.max_new_tokens <= most for row in encodings]
+        fits = [not self._excess(row, decoding) for row in encodings]
         rows = [row for row, fit in zip(encodings, fits, strict=True) if fit]
         written = iter([done for part in parts_of(rows) for done in self._answers(part, decoding)])
         if decoding.requests:

@@ -197,21 +197,22 @@ def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int, ray: str) -
 
 
 def _show_plans(plans: Sequence[Plan], source: DataSource, skipped: list[str], as_json: bool) -> None:
-    from ..run.session import first_prompt, plan_row
+    from ..run.session import plan_row
 
-    rows, left = [plan_row(plan) for plan in plans], sum(plan.left for plan in plans)
     with user_errors():
-        prompts = (first_prompt(plan, source) for plan in plans)
-        first = next((prompt for prompt in prompts if prompt is not None), None)
+        looked = [plan_row(plan, source) for plan in plans]
+    rows, left = [row for row, _ in looked], sum(plan.left for plan in plans)
+    first = next((prompt for _, prompt in looked if prompt is not None), None)
     if as_json:
-        typer.echo(
-            json.dumps({"runs": rows, "skipped": skipped, "samples_left": left, "first_prompt": first})
-        )
+        told = {"runs": rows, "skipped": skipped, "samples_left": left, "first_prompt": first}
+        typer.echo(json.dumps(told))
         return
     for row in rows:
         where = f"{row['representation'].upper():<3} {row['pool_size']:>6,} rules per {row['pool_scope']}"
         done = f"{row['state']:<8} {row['done']}/{row['scheduled']}"
-        typer.echo(printable(f"{row['folder']}  {done}  {where:<27}  {row['label']}"))
+        over = row["excess_tokens"]
+        long = f"  DOES NOT FIT the model's context: {over:,} tokens too long" if over else ""
+        typer.echo(printable(f"{row['folder']}  {done}  {where:<27}  {row['label']}{long}"))
     typer.echo(f"{len(plans)} runs, {left:,} samples to do")
     if first is not None:
         typer.echo(f"\nThe first prompt:\n\n{printable(first)}")

@@ -28,9 +28,8 @@ def _plain(text: str, longest: int) -> str:
 
 def _name(text: str) -> str:
     """Refuse letters that look like others, and signs that nobody sees: only Latin letters and ASCII are left."""
-    bases = [
-        unicodedata.normalize("NFKD", sign)[0] for sign in text
-    ]  # not so of "\u0251", which reads as "a"
+    # not so of "\u0251", which reads as "a"
+    bases = [unicodedata.normalize("NFKD", sign)[0] for sign in text]
     latin = [sign.isascii() or unicodedata.name(sign, "").startswith("LATIN ") for sign in text]
     if not all(latin) or not all(" " <= base <= "~" for base in bases):
         raise ValueError("must be in Latin letters A to Z, accents allowed, digits and ASCII punctuation")

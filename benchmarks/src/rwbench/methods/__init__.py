@@ -101,9 +101,9 @@ class Method(Component):
         if model := getattr(self, "model", None):
             model.prepare()
 
-    def first_prompt(self, pool: Pool, question: Question, top_k: int) -> str | None:
-        """Return the prompt that would be sent first, for a dry run; None: none, or not known before asking."""
-        return None
+    def first_prompt(self, pool: Pool, question: Question, top_k: int) -> tuple[str | None, int]:
+        """Return the prompt that would be sent first (None: none, or not known before), and its `Backend.excess`."""
+        return None, 0
 
     def run(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
         """Yield one output per question that is left, over all pools of the run, in order."""

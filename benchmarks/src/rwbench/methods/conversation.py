@@ -90,12 +90,14 @@ class ModelMethod(Method):
             f"method {self.name!r} must implement converse(pool, question, top_k, usage)"
         )
 
-    def first_prompt(self, pool: Pool, question: Question, top_k: int) -> str | None:
+    def first_prompt(self, pool: Pool, question: Question, top_k: int) -> tuple[str | None, int]:
         """Return it without asking; random rules stand for those of a search."""
         stand_in: dict[str, Any] = {"retriever": Random()} if hasattr(self, "retriever") else {}
         method = replace(self, **stand_in)
         first = next(method.converse(pool, question, top_k, UsageCounter()), None)
-        return None if first is None else first.prompt.text
+        if first is None:
+            return None, 0
+        return first.prompt.text, self.model.excess(first.prompt, first.decoding)
 
     def answer(self, batch: Batch, top_k: int) -> list[Output]:
         """Return the outputs of a batch."""

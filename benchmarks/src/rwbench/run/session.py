@@ -40,25 +40,19 @@ def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
     return ready, list(notes)
 
 
-def plan_row(plan: Plan) -> dict[str, Any]:
-    """Return which run a plan is of, and how far it is, as JSON values."""
+def plan_row(plan: Plan, source: DataSource) -> tuple[dict[str, Any], str | None]:
+    """Return as JSON values which run a plan is of, how far it is, and by how many tokens its first prompt is too long.
+
+    The prompt comes with it, without asking or searching; None if the run asks no model.
+    """
     spec = plan.spec
-    return {
-        **{
-            name: getattr(spec, name)
-            for name in ("run_id", "method", "representation", "pool_size", "pool_scope")
-        },
-        **{name: getattr(plan, name) for name in ("scheduled", "done", "state")},
-        "label": Method.from_dict(spec.method).label,
-        "folder": str(plan.folder),
-    }
-
-
-def first_prompt(plan: Plan, source: DataSource) -> str | None:
-    """Return the prompt that a run sends first, without asking or searching; None if it asks no model."""
-    method: Method = Method.from_dict(plan.spec.method)
-    pool = pools_of(plan.spec, source)[0]
-    return method.first_prompt(pool, pool.questions[0], plan.spec.top_k)
+    method: Method = Method.from_dict(spec.method)
+    pool = pools_of(spec, source)[0]
+    prompt, excess = method.first_prompt(pool, pool.questions[0], spec.top_k)
+    row = {name: getattr(spec, name) for name in "run_id method representation pool_size pool_scope".split()}
+    row |= {name: getattr(plan, name) for name in ("scheduled", "done", "state")}
+    row |= {"label": method.label, "folder": str(plan.folder), "excess_tokens": excess}
+    return row, prompt
 
 
 def run_all(plans: Sequence[Plan], source: DataSource, jobs: int, progress: Progress) -> list[Results]:

@@ -71,6 +71,9 @@ class RuleBank:
         self.version = 0
         self.ids, self.texts = listed("ids", ids), listed("texts", texts)
         self.parts: dict[str, tuple[str, str]] = {}
+        self._found: dict[
+            str, tuple[str, str]
+        ] = {}  # parts of texts that were split, which takes long for all
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
         self.keys = SharedRows(keys_UP, key_rows_M)
         self.values = SharedRows(values_VP, value_rows_M)
@@ -192,7 +195,9 @@ class RuleBank:
 
     def parts_of(self, text: str) -> tuple[str, str]:
         """Return premise and conclusion of a rule's text, as its owner says, else as `split_rule` does."""
-        return self.parts.get(text) or split_rule(text)[:2]
+        if text not in self.parts and text not in self._found:
+            self._found[text] = split_rule(text)[:2]
+        return self.parts.get(text) or self._found[text]
 
     def row(self, id: str) -> int:
         """Return the row of a rule; a KeyError if the id is not there."""
@@ -315,6 +320,8 @@ class RuleBank:
         if self.parts:
             held = {*self.texts}
             self.parts = {text: parts for text, parts in self.parts.items() if text in held}
+        if len(self._found) > 2 * len(texts):  # a bank that is changed for years must not grow
+            self._found.clear()
         self.version += 1
         vars(self).pop("_row_of", None)
 

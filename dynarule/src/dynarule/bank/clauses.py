@@ -88,9 +88,8 @@ def split_rule(rule: str) -> Clauses:
     label = re.match(rf"[^.:;,]{{1,40}}: (?={CLAUSAL.pattern})|{_NO_LABEL.pattern}: ", first, re.IGNORECASE)
     if label:  # "RENT: When you land on ...", "Note: ..."
         text, first = text[label.end() :], first[label.end() :]
-    begun = re.match(
-        r"[^;:({]+(?=; (?!then\b|else\b|and\b|or\b))", first
-    )  # "it ends if ...; the next begins"
+    # "it ends if ...; the next begins"
+    begun = re.match(r"[^;:({]+(?=; (?!then\b|else\b|and\b|or\b))", first)
     finds = _logic, leading, _label, _behind
     reads = [(find, part) for part in dict.fromkeys([begun[0] if begun else first, first]) for find in finds]
     for find, read in [(_forms, text), *reads]:

@@ -88,10 +88,8 @@ class LayerEncoder:
             If a text has no tokens.
         """
         texts = listed("texts", texts)
-        options = {
-            "add_special_tokens": False,
-            "split_special_tokens": True,
-        }  # a rule spells no control token
+        # a rule spells no control token
+        options = {"add_special_tokens": False, "split_special_tokens": True}
         tokens = self.tokenizer(texts, **options)["input_ids"] if texts else []
         empty = next((i for i, ids in enumerate(tokens) if not ids), None)
         if empty is not None:

@@ -55,9 +55,8 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
         if last and last.kind == "text" and _UNDERLINE.match(text) and len(last.starts) == 1:
             last.kind, last.depth, above = "heading", 1 if "=" in text else 2, ""
         elif not text or folio or _RULER.match(text) or _in_contents(text):
-            above = (
-                "" if not text or above.endswith((".", "!", "?")) else above
-            )  # a page may end within a sentence
+            # a page may end within a sentence
+            above = "" if not text or above.endswith((".", "!", "?")) else above
         elif heading := _HEADING.match(text):
             blocks.append(Block("heading", plain(heading[2]), [(0, number)], len(heading[1])))
             above = ""

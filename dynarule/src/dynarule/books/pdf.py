@@ -122,9 +122,8 @@ def _gutter(lines: Sequence[tuple[float, list[Any]]]) -> float:
     gap = min(middle, key=lambda x: (crossed[x], abs(x - width / 2)), default=0)
     left = [sum(word["x1"] < gap for word in line) for _, line in lines]
     right = [len(line) - count for (_, line), count in zip(lines, left, strict=True)]
-    rows = min(
-        sum(count > 3 for count in side) for side in (left, right)
-    )  # cells of a table have fewer words
+    # cells of a table have fewer words
+    rows = min(sum(count > 3 for count in side) for side in (left, right))
     return gap if rows > max(4, 0.25 * len(lines), 10 * crossed[gap]) else 0
 
 

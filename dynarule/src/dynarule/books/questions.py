@@ -19,9 +19,7 @@ FOLLOWS = 0.7
 """Share of a premise's words, by their weight, that a conclusion must have for the rule to come next."""
 LONGEST_CHAIN = 3
 _STEMMER = Stemmer("english")
-_SMALL = {
-    *"a an the is are be it its they he she and or of to for in on at by with that this if when".split()
-}
+_SMALL = "a an the is are be it its they he she and or of to for in on at by with that this if when".split()
 _OPENS = re.compile(PHRASES["opens"], re.IGNORECASE)
 _UNSAID = re.compile(r"\b(?:unless|except)\b|^(?:until|before|should|had|were|subject to)\b", re.IGNORECASE)
 """In a premise that holds where something does not, or that is no statement."""

@@ -136,9 +136,8 @@ class SearchContext:
         rows = torch.arange(len(states_BTC), device=states_BTC.device)
         place_T = torch.arange(states_BTC.shape[1], device=states_BTC.device)
         segment_BT = search_BT.cumsum(-1)
-        earlier_B = segment_BT[:, -1] - search_BT[:, -hidden_BTC.shape[1] :].sum(
-            -1
-        )  # searches of earlier forwards
+        # searches of earlier forwards
+        earlier_B = segment_BT[:, -1] - search_BT[:, -hidden_BTC.shape[1] :].sum(-1)
         inputs = []
         for number in range(searches + 1):
             here_BT = search_BT & (segment_BT == (earlier_B + number)[:, None]) if number else question_BT

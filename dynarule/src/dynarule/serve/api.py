@@ -1,5 +1,6 @@
 """The HTTP routes: OpenAI's chat completions, completions and models, those that change rules, and a page to ask on."""
 
+import logging
 import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from ..bank.sources import make_rules
 from ..tokenizer import Prompt, question_prompts, read_message
 from .book import Book
-from .engine import Engine, EngineClosed
+from .engine import Engine
 from .protocol import ChatCompletion, NewRules, RequestError, TextCompletion
 from .respond import respond
 
@@ -55,26 +56,28 @@ def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
         if not length.isdigit() or int(length) > MOST_BYTES or "transfer-encoding" in request.headers:
             said = f"a request has at most {MOST_BYTES:,} bytes, of a length that it says"
             return error_response(RequestError(413, said))
-        return await go_on(request)
+        try:
+            return await go_on(request)
+        except Exception as problem:  # here, so that a page of another origin may read it, too
+            failure = RequestError.of(problem)
+            if failure.status == 500:
+                logging.getLogger(__name__).exception("a request was not answered")
+            return error_response(failure)
 
-    if (
-        api_key
-    ):  # pages of other origins cannot know it; preflight requests are answered before the key is asked for
+    # Pages of other origins cannot know a key; preflight requests are answered before it is asked for.
+    if api_key:
         app.add_middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["*"], allow_headers=["*"])
 
-    async def failed(request: Request, problem: Exception) -> JSONResponse:
+    @app.exception_handler(HTTPException)
+    @app.exception_handler(RequestValidationError)
+    async def failed(request: Request, problem: Any) -> JSONResponse:
         if isinstance(problem, HTTPException):
             said = f"{request.method} {request.url.path}: {problem.detail}"
-            problem = RequestError(problem.status_code, said)
-        elif isinstance(problem, RequestValidationError):
-            first = problem.errors()[0]
-            field = ".".join(map(str, first["loc"][1:])) or "body"
-            problem = RequestError(400, f"{field}: {first['msg'].removeprefix('Value error, ')}", param=field)
-        return error_response(RequestError.of(problem))
-
-    own = RequestError, ValueError, ImportError, OverflowError, EngineClosed
-    for kind in (HTTPException, RequestValidationError, *own, Exception):  # the last is logged, too
-        app.add_exception_handler(kind, failed)
+            return error_response(RequestError(problem.status_code, said))
+        first = problem.errors()[0]
+        field = ".".join(map(str, first["loc"][1:])) or "body"
+        said = f"{field}: {first['msg'].removeprefix('Value error, ')}"
+        return error_response(RequestError(400, said, param=field))
 
     @app.get("/")
     async def page() -> FileResponse:

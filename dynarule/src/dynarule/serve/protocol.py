@@ -61,9 +61,8 @@ class Asked(BaseModel):
 
 
 def _changes_answer(name: str, value: Any) -> bool:
-    off = (
-        value is None or value is False or (value in (0, "", [], {}) and name != "logprobs")
-    )  # 0: of each token
+    # logprobs=0 asks for those of each token
+    off = value is None or value is False or (value in (0, "", [], {}) and name != "logprobs")
     return not (off or name in HARMLESS or (name in NEUTRAL and value == NEUTRAL[name]))
 
 

@@ -226,7 +226,7 @@ def _follow(world: World, path: tuple[str, ...], rows: list[Ints]) -> tuple[Ints
         key, target_key, size = block["attribute"], target["trigger_attribute"], len(world.terms["attribute"])
     elif (
         following == "action2state"
-    ):  # the second branch of a conjunction: what the act does to its target itself
+    ):  # the conjunction's second branch: what the act does to its target itself
         key = world.blocks[path[0]]["action"][rows[0]].astype(np.int32) * 2 + ROLES.index("target")
         target_key = target["action"].astype(np.int32) * 2 + target["role"]
         size = 2 * len(world.terms["action"])

@@ -97,9 +97,8 @@ def _wording(block: RuleBlock, forms: dict[str, Ints]) -> dict[str, Ints]:
         return {}
     forms = dict(forms)
     forms["late"] = forms["join"] == len(JOINS) - 1
-    if block.type.startswith(
-        "action"
-    ):  # "another creature ... once a creature chases it" would name them in no order
+    # "another creature ... once a creature chases it" would name them in no order
+    if block.type.startswith("action"):
         letters = np.array([0, 0, 3, 3])[forms["mention"]]
         forms["mention"] = np.where(forms["late"], letters, forms["mention"])
     if block.type == "entity2attr":  # "it" cannot stand before what it is
