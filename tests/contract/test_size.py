@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_780,
-    "dynarule": 12_950,
+    "dynarule": 12_970,
     "benchmarks": 12_220,
-    "tests": 20_300,
+    "tests": 20_330,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 36_940
+ALL_SOURCE = 36_960
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3
