@@ -58,6 +58,7 @@ EDITS = [
     (("metrics", "recall@1", "macro", "value"), 0.987),
     (("metrics", "recall@10", "by_subtask", "single_rule", "value"), 1.0),
     (("metrics", "recall@1", "macro", "n"), 43),
+    (("metrics", "recall@1", "macro", "ci_low"), 0.7),
     (("details", "by_step", "recall@1", "1", "value"), 0.987),
     (("outcomes", "ok"), 43),
     (("spec", "pool_size"), 10_000),

@@ -11,7 +11,7 @@ from ..spec import RunSpec
 from .results import AttentionMap, Details, Folds, MeanMeasures, Metric, Summary, Total
 from .samples import VOLATILE_USAGE, Measures, Sample
 from .scoring import Budget, budgets
-from .stats import DRAWS, fold_interval, grouped_estimates, sample_clusters
+from .stats import fold_interval, grouped_estimates, sample_clusters
 
 DETAIL_DRAWS = 2_000
 """Bootstrap draws for the intervals by step and type; there are many, and none is a headline."""
@@ -28,22 +28,22 @@ DISPLAYED = ("single_rule", "parallel_2_4", "parallel_5_8", "multi_hop_2", "mult
 """Columns of the paper's main table, in order; its seed spread is over their mean."""
 
 
-def summary(spec: RunSpec, samples: Sequence[Sample], num_scheduled: int, draws: int = DRAWS) -> Summary:
+def summary(spec: RunSpec, samples: Sequence[Sample], num_scheduled: int) -> Summary:
     """Return every part of `Results` that follows from the samples alone; so many questions the spec asks."""
     scored = [sample for sample in samples if sample["error"] is None]
     # A sample of an older run has no outcome.
     outcomes = Counter(s.get("outcome", "ok" if s["error"] is None else "failed") for s in samples)
     return {
         "n": {"scheduled": num_scheduled, "scored": len(scored), "failed": len(samples) - len(scored)},
-        "metrics": metric_estimates(scored, spec.split, draws),
-        "details": recall_details(scored, spec.pool_size, min(draws, DETAIL_DRAWS)),
+        "metrics": metric_estimates(scored, spec.split),
+        "details": recall_details(scored, spec.pool_size),
         "outcomes": dict(sorted(outcomes.items())),
         "usage": usage_totals(samples),
         "measures": measure_means(scored),
     }
 
 
-def metric_estimates(scored: Sequence[Sample], split: str, draws: int = DRAWS) -> dict[str, Metric]:
+def metric_estimates(scored: Sequence[Sample], split: str) -> dict[str, Metric]:
     """Return, by metric, the macro average, every sub-task's and group's mean, and in split mini the folds' spread."""
     clusters = sample_clusters(scored)
     names = dict.fromkeys(name for sample in scored for name in sample["scores"])
@@ -52,14 +52,14 @@ def metric_estimates(scored: Sequence[Sample], split: str, draws: int = DRAWS) -
         rows = [row for row, sample in enumerate(scored) if name in sample["scores"]]
         values = np.array([scored[row]["scores"][name] for row in rows], dtype=np.float64)
         subtasks = [scored[row]["subtask"] for row in rows]
-        means = grouped_estimates(values, subtasks, [clusters[row] for row in rows], GROUPS, draws)
+        means = grouped_estimates(values, subtasks, [clusters[row] for row in rows], GROUPS)
         out[name] = {"macro": means.macro, "by_subtask": means.by_group, "by_group": means.by_set}
         if split == "mini":
             out[name]["folds"] = _folds(values, subtasks, [scored[row]["fold"] for row in rows])
     return out
 
 
-def recall_details(scored: Sequence[Sample], pool_size: int, draws: int = DETAIL_DRAWS) -> Details:
+def recall_details(scored: Sequence[Sample], pool_size: int) -> Details:
     """Return recall by step of the samples (none of them failed) that retrieved anything.
 
     ``by_step`` maps metric -> step number -> estimate, sub-tasks weighing the same. A method that searches once has
@@ -76,7 +76,7 @@ def recall_details(scored: Sequence[Sample], pool_size: int, draws: int = DETAIL
             rows = [row for row, steps in enumerate(recalls) if step < len(steps)]
             values = np.array([recalls[row][step] for row in rows])
             kept = [subtasks[row] for row in rows], [clusters[row] for row in rows]
-            parts[str(step + 1)] = grouped_estimates(values, *kept, draws=draws).macro
+            parts[str(step + 1)] = grouped_estimates(values, *kept, draws=DETAIL_DRAWS).macro
     return out
 
 
