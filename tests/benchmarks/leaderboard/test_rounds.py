@@ -7,6 +7,7 @@ import stat
 from dataclasses import replace
 
 import pytest
+from rwbench.leaderboard import rounds
 from rwbench.leaderboard.board import build_board
 from rwbench.leaderboard.rounds import (
     enter_round,
@@ -164,6 +165,11 @@ def test_an_entry_is_a_hash_that_no_other_can_open_until_the_reveal(played, fold
     (folder / "entries" / "2026-11-28_naive.sha256").write_text(theirs)
     with pytest.raises(ValueError, match="named after its submission"):
         enter_round(folder, mine.rename(place / "bm25.txt"))
+    whole = (place / "bm25.txt").read_text()
+    for body, what in (("", "it is empty"), (whole * 2, "twice"), (whole.replace("hop", "hip"), "unknown")):
+        (place / f"{BM25}.jsonl").write_text(body)  # found after the reveal it would be too late
+        with pytest.raises(ValueError, match=what):
+            enter_round(folder, place / f"{BM25}.jsonl")
     (folder / "entries").rename(folder / "hashes")
     (folder / "entries").symlink_to(folder / "hashes")
     with pytest.raises(ValueError, match="entries is a link"):
@@ -192,6 +198,10 @@ def test_steps_have_an_order_and_are_taken_once(folder, played, tmp_path):
     with pytest.raises(ValueError, match="the board has pools of"):
         new_round(tmp_path / "r", tmp_path / "s.json", "tiny", "mini", 7)
     assert not (tmp_path / "s.json").exists()
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="space left"):
+        patch.setattr(rounds, "write_whole", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+        new_round(tmp_path / "r0", tmp_path / "0.json", "tiny", "mini", 100)
+    assert [*tmp_path.glob("r0/*"), *tmp_path.glob("*.json")] == []  # no half a round
     made = [new_round(tmp_path / f"r{n}", tmp_path / f"{n}.json", "tiny", "mini", 100) for n in range(2)]
     secrets = [json.loads((tmp_path / f"{n}.json").read_text()) for n in range(2)]
     assert len({round.commitment for round in made}) == len({secret["salt"] for secret in secrets}) == 2

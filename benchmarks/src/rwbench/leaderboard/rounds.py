@@ -7,9 +7,12 @@ doubts a round can make its world again from the seed. A salt of 256 bits keeps 
 """
 
 import hashlib
+import json
 import re
 import secrets
+import shutil
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,7 @@ from ..spec import canonical_json
 from .board import TRACKS, track_of
 from .files import FOLDER_NAME, json_bytes
 from .judge import SPLITS, board_spec, judge
-from .kit import METHOD, same_kit, write_kit
+from .kit import METHOD, QUESTIONS, same_kit, write_kit
 from .records import read_predictions
 from .submissions import validate
 
@@ -83,13 +86,19 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
         name=folder.name, scale=scale, split=split, pool_size=pool_size, data=data, seed=seed, salt=salt
     )
     whole = whole.model_copy(update={"commitment": whole.digest})
+    public = whole.model_copy(update=dict.fromkeys(SECRET))
     # The secret first, and for its owner's eyes: a hash without its secret would be a round that nobody can open.
     secret_file.touch(0o600, exist_ok=False)
-    secret_file.write_bytes(whole.to_json())
-    whole.write_kit(folder / KIT)
-    (folder / ENTRIES).mkdir(exist_ok=True)
-    public = whole.model_copy(update=dict.fromkeys(SECRET))
-    write_whole(folder / ROUND, public.to_json())
+    try:
+        secret_file.write_bytes(whole.to_json())
+        whole.write_kit(folder / KIT)
+        (folder / ENTRIES).mkdir()
+        write_whole(folder / ROUND, public.to_json())
+    except BaseException:  # such as a full disk: no half a round, whose name would be taken
+        for part in (folder / KIT, folder / ENTRIES):
+            shutil.rmtree(part, ignore_errors=True)
+        secret_file.unlink()
+        raise
     return public
 
 
@@ -102,7 +111,11 @@ def enter_round(folder: Path, predictions: Path) -> Path:
         raise ValueError(
             f"an entry is named after its submission, SUBMISSION.jsonl, got {predictions.name!r}"
         )
-    read_predictions(predictions)
+    ids = Counter(record.id for record in read_predictions(predictions).values())
+    asked = Counter(json.loads(line)["id"] for line in (folder / KIT / QUESTIONS).read_bytes().splitlines())
+    if not ids or ids - asked:
+        what = f"{next(iter(ids - asked))!r:.80} is unknown, or there twice" if ids else "it is empty"
+        raise ValueError(f"{predictions} must have a line for each question of {folder / KIT}: {what}")
     if (folder / ENTRIES).is_symlink():
         raise ValueError(f"{folder / ENTRIES} is a link, so the hash would be written elsewhere; remove it")
     path = folder / ENTRIES / f"{predictions.stem}.sha256"
