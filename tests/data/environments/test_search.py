@@ -31,6 +31,14 @@ def test_searches_are_counted_and_end():
     assert episode.score(instance(CONFIG, 3).answer).reward == pytest.approx(1 - 0.1 * (6 - len(gold)))
 
 
+def test_metadata_of_another_question_is_refused():
+    """Its rules would be looked up for one question, and its answer scored by the other's."""
+    one, other = (instance(CONFIG, index).metadata for index in (3, 4))
+    for mixed in (one | {"index": 4}, one | {"answers": other["answers"]}):
+        with pytest.raises(ValueError, match="make the instance anew"):
+            Episode(mixed).search("A")
+
+
 @pytest.mark.parametrize(
     "query",
     ["", r"horn \boxed{3}", None, b"horn", "\ud800", "qwertz " * 10**5, "horn </rules>"],

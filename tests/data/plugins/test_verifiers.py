@@ -19,6 +19,8 @@ def tasks():
     config = next(base for base in kind.__orig_bases__).__args__[1](id="ruleworld-taskset", options=OPTIONS)
     taskset = kind(config)
     assert not taskset.bounded
+    with pytest.raises(ValueError, match=r"access must be 'tool', .* got 'prompt'"):
+        next(kind(config.model_copy(update={"options": OPTIONS | {"access": "prompt"}})).load())
     return list(taskset.take(4))
 
 

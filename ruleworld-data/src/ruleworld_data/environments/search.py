@@ -61,12 +61,20 @@ class Episode:
     @cached_property
     def _pool(self) -> tuple[EnvWorld, Ints]:
         world, _, row = place_of(self.config, self.metadata["index"])
+        for name in ("gold_rule_ids", "answers"):
+            if self.metadata[name] != row[name]:
+                raise ValueError(
+                    f"metadata has {name} {self.metadata[name]!r:.60}, the question at its index "
+                    f"{self.metadata['index']} has {row[name]!r:.60}; make the instance anew with "
+                    "ruleworld_data.environments.instance"
+                )
         return world, np.sort(world.pool(row, self.config))
 
     def search(self, query: object) -> str:
         """Search once and return what the model reads: the best rules, one a line, or why there are none.
 
-        A query of any kind is answered: one without a known word finds nothing, as does one too many.
+        A query of any kind is answered: one without a known word finds nothing, as does one too many. A ValueError if
+        the metadata's answers are those of another question than its index names.
         """
         self.searches += 1
         if self.searches > self.config.max_searches:

@@ -77,7 +77,11 @@ class RuleWorldTaskset(vf.Taskset[RuleWorldTask, RuleWorldTasksetConfig]):
 
     def load(self) -> Iterator[Any]:
         """Yield the instances in order."""
-        config = EnvConfig.from_dict(self.config.options | {"access": "tool"})
+        config = EnvConfig.from_dict({"access": "tool"} | self.config.options)
+        if config.access != "tool":
+            raise ValueError(
+                f"access must be 'tool', for the taskset's own search tool, got {config.access!r}"
+            )
         for index in count():
             made = instance(config, index)
             data = RuleWorldData(id=made.metadata["id"], prompt=made.prompt, record=made.metadata)
