@@ -220,6 +220,46 @@ def test_a_base_is_known_by_its_weights_in_any_dtype(tiny_model, tmp_path):
     PeftModel.from_pretrained(other(), tmp_path)  # converted without a hash: its shape is all that is known
 
 
+SETTINGS = {
+    "encoder": ({"encoder": "minilm@1"}, {"encoder": "mpnet@2"}),
+    "top_k": ({}, {"top_k": 9}),
+    "every": ({"every": 2}, {}),  # the file lacks layers, which would stay as they were made
+    "confidence_layer": ({"confidence_layer": 1}, {}),
+    "update_scope": ({"update_scope": "none"}, {}),
+    "search_heads": ({"search_heads": 2}, {"search_heads": 3}),
+    "lookahead": ({"search_heads": 2, "reading": "tokens"}, {"search_heads": 2, "lookahead": 1}),
+}
+
+
+@pytest.mark.parametrize(("name", "two"), SETTINGS.items(), ids=SETTINGS)
+def test_weights_of_another_setting_are_not_loaded(name, two, tiny_model, tmp_path):
+    theirs, ours = (dynarule_config(WIDTH, **({"confidence_layer": 2} | changes)) for changes in two)
+    RuleAdapter(tiny_model("qwen2"), theirs).save(tmp_path)
+    adapter = RuleAdapter(tiny_model("qwen2"), ours)
+    before = {name: value.clone() for name, value in adapter.named_parameters()}
+    values = [getattr(config, name, None) for config in (theirs, ours)]
+    with pytest.raises(ValueError, match=f"with {name} {values[0]!r}, this adapter has {values[1]!r}"):
+        adapter.load(tmp_path)
+    assert all(torch.equal(value, before[name]) for name, value in adapter.named_parameters())
+
+
+def test_an_adapter_that_reads_otherwise_gives_its_search(tiny_model, bank, tmp_path):
+    """And its encoder, so that a bank of another one is refused from then on."""
+    search = {"confidence_layer": 2, "search_heads": 2}
+    tokens = {"first_layer": 2, "reading": "tokens", "encoder": "minilm@1", "min_support": 0.5}
+    theirs = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH, **search, **tokens))
+    for weight in theirs.parameters():
+        weight.data += 0.1
+    theirs.save(tmp_path)
+    ours = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH, **search))
+    before = {name: value.clone() for name, value in ours.named_parameters()}
+    ours.load(tmp_path)
+    given = dict(theirs.named_parameters())
+    for name, value in ours.named_parameters():
+        assert torch.equal(value, given.get(name, before[name]))
+    assert given.keys() < before.keys() and (ours.config.encoder, ours.config.min_support) == ("minilm@1", 0)
+
+
 def test_a_base_that_cannot_be_hashed_is_not(tiny_model):
     """Quantised, offloaded or sharded: no hash, so nothing is compared; LoRA beside the weights changes none."""
     model = tiny_model("qwen2")
@@ -273,6 +313,7 @@ KEY = PLACE.format(1, "k.weight")
         ({ROW: None}, "lm_head.*trainable_tokens_delta"),
         ({PLACE.format(1, "v.bias"): torch.full((48,), math.nan)}, r"v\.bias of layer 1 is not finite"),
         ({PLACE.format(1, "v.bias"): torch.full((48,), math.inf)}, r"v\.bias of layer 1 is not finite"),
+        ({PLACE.format(1, "v.bias"): torch.full((48,), 1e30)}, r"v\.bias .* larger than fp16 holds \(1e\+30"),
         ({ROW: torch.full((1, 48), math.nan)}, r"lm_head\.token_adapter.* is not finite"),
     ],
 )

@@ -9,11 +9,12 @@ Importing this module, or any name of `dynarule` that uses it, tells PEFT about 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from peft import PeftModel, get_peft_model, set_peft_model_state_dict
+import torch
+from peft import PeftConfig, PeftModel, get_peft_model, set_peft_model_state_dict
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING, PEFT_TYPE_TO_PREFIX_MAPPING, PEFT_TYPE_TO_TUNER_MAPPING
 from peft.tuners.trainable_tokens import TrainableTokensLayer
 from peft.tuners.tuners_utils import BaseTuner, BaseTunerLayer
@@ -27,6 +28,16 @@ from .base_model import BaseModel, attention_blocks, base_matrix
 from .config import CONFIG_FILE, NAME, WEIGHTS_FILE, DynaRuleConfig
 from .projection import RuleProjection
 from .search_token import SEARCH_TOKEN, token_rows, vocabulary_matrices
+
+LEFT_OPEN = "encoder", "search_token", "curve", "min_support"
+"""Settings that say nothing in a fresh adapter; training and measuring fill them in."""
+NOTED = {f.name for f in fields(PeftConfig)} | {"base", "trainable_token_indices", "curve", "min_support"}
+"""What a file says besides how its weights are read."""
+SEARCHED_WITH = {"encoder", "encoder_dim", "confidence_layer", "lookahead"} | {
+    f"search_{part}" for part in ("heads", "offsets", "tail")
+}
+LARGEST_WEIGHT = torch.finfo(torch.float16).max
+"""Trained weights are hundreds at most; larger ones overflow in halves, and swamp the text in any dtype."""
 
 
 class DynaRuleLayer(nn.Module, BaseTunerLayer):
@@ -298,30 +309,48 @@ class RuleAdapter(nn.Module):
     def load(self, folder: str | Path) -> None:
         """Read what `save` wrote into this adapter, the row of ``<search>`` included.
 
+        What this adapter's configuration leaves open, such as the encoder, is then the file's. An adapter that reads
+        rules otherwise (`dynarule.plus.PlusConfig.reading`) gives encoder and search alone.
+
         Raises
         ------
         FileNotFoundError, ValueError
-            If it is no adapter, or one of another base or shape.
+            If it is no adapter, or one of another base, shape or setting, with which its weights mean something else.
         """
-        config = _local_config(folder)
-        BaseModel(**config.base or {}).check(self.model, config.base_model_name_or_path or "")
-        if config.trainable_token_indices is not None and self.config.trainable_token_indices is None:
+        config, own = _local_config(folder), self.config
+        base = BaseModel(**config.base or {})
+        base.check(self.model, config.base_model_name_or_path or "")
+        ours, theirs = own.to_dict(), config.to_dict()
+        alike = ours.get("reading", "vector") == theirs.get("reading", "vector")
+        for name in sorted((ours.keys() | theirs.keys()) - NOTED if alike else SEARCHED_WITH):
+            mine, other = ours.get(name), theirs.get(name)
+            if mine != other and (name not in LEFT_OPEN or (mine and other)):
+                raise ValueError(
+                    f"{folder} was trained with {name} {other!r:.90}, this adapter has {mine!r:.90}; take the file's "
+                    "settings (dynarule.load_adapter does), or load an adapter that was trained with these"
+                )
+        if config.trainable_token_indices is not None and own.trainable_token_indices is None:
             self._add_rows(config.trainable_token_indices, config.search_token)
+        if alike:
+            own.check_weights(Path(folder) / WEIGHTS_FILE, base)
+        for name in LEFT_OPEN if alike else ("encoder",):
+            setattr(own, name, theirs[name] or ours[name])
         set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), self.name)
         self.check_finite()
 
     def check_finite(self) -> None:
-        """Raise ValueError if a weight is NaN or infinite: answers would be noise, and nothing would say so."""
+        """Raise ValueError if a weight is no number of fp16: answers would be noise, and nothing would say so."""
         weights = {
             f"{name} of layer {layer}": value
             for layer, projection in self._projections.items()
             for name, value in projection.named_parameters()
         } | {name: value for name, value in self.model.named_parameters() if self._is_row(name)}
         for name, value in weights.items():
-            if not bool(value.isfinite().all()):
+            largest = float(value.detach().abs().max())
+            if not largest <= LARGEST_WEIGHT:  # of NaN neither is true
                 raise ValueError(
-                    f"the adapter's {name} is not finite (NaN, infinity); copy it again, or train it with a lower "
-                    "learning rate"
+                    f"the adapter's {name} is not finite, or larger than fp16 holds ({largest:.3g}, the largest is "
+                    f"{LARGEST_WEIGHT:,.0f}); copy it again, or train it with a lower learning rate"
                 )
 
     def _active(self) -> str:

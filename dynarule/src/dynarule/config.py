@@ -240,10 +240,10 @@ class DynaRuleConfig(PeftConfig):
         if weights.is_file():
             if base is None:
                 raise ValueError(f"{path} does not say which base model it is for; save the adapter again")
-            config._check_weights(weights, base)
+            config.check_weights(weights, base)
         return cast(Self, config)
 
-    def _check_weights(self, path: Path, base: BaseModel) -> None:
+    def check_weights(self, path: Path, base: BaseModel) -> None:
         """Compare names and shapes in a file with those that follow from this configuration."""
         given = read_shapes(path)
         # Of those that a layer may have, the confidence layer's is of one kind, all others' of another.
