@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types on which the laws are tested; the attention of others has parts that rules would bypass (sinks, caps)."""
 LARGEST = 1 << 20
 """Of what a model counts: more layers, or wider ones, has none; a file that says so wants our memory."""
-_KINDS = {"int": f"a whole number from 1 to {LARGEST:,}", "bool": "true or false", "str": "a text"}
+_KINDS = {int: f"a whole number from 1 to {LARGEST:,}", bool: "true or false", str: "a text"}
 HASHED = ("q_proj", "k_proj", "v_proj", "o_proj")
 HASHED_ROWS = 2  # of each matrix: another training, or another seed, changes every row
 
@@ -69,10 +69,10 @@ class BaseModel:
     weights_hash: str = ""  # of the model; "" (an older adapter, a quantised model) is not compared
 
     def __post_init__(self) -> None:
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if type(value).__name__ != f.type or (f.type == "int" and not 0 < value <= LARGEST):
-                raise ValueError(f"base has {f.name} {value!r:.60}, expected {_KINDS[str(f.type)]}")
+        for name, kind in get_type_hints(type(self)).items():
+            value = getattr(self, name)
+            if type(value) is not kind or (kind is int and not 0 < value <= LARGEST):
+                raise ValueError(f"base has {name} {value!r:.60}, expected {_KINDS[kind]}")
 
     @classmethod
     def of(cls, model: nn.Module) -> BaseModel:

@@ -1,12 +1,11 @@
 """Hyper-parameters of training: the paper's, by method and stage, and what is added to them."""
 
-from __future__ import annotations  # `check_numbers` reads the types of fields as text
-
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, get_args
+from types import NoneType
+from typing import Any, Literal, get_args, get_type_hints
 
 Method = Literal["dynarule", "srki", "kblam"]
 PoolQueries = Literal["full", "prompt"]
@@ -115,19 +114,20 @@ class Recipe:
 
 def check_numbers(recipe: Any, may_be_zero: Collection[str] = ()) -> None:
     """Raise ValueError if a numeric field of a recipe is not a finite number of its type, positive or 0 or more."""
-    for f in fields(recipe):
-        value, kind = getattr(recipe, f.name), str(f.type).removesuffix(" | None")
-        if kind in ("int", "float") and not (value is None and f.type != kind):
-            _check_number(f.name, value, kind, f.name in may_be_zero)
+    for name, hint in get_type_hints(type(recipe)).items():
+        value, kinds = getattr(recipe, name), {*(get_args(hint) or [hint])}
+        given = value is not None or NoneType not in kinds
+        if given and kinds - {NoneType} in ({int}, {float}):
+            _check_number(name, value, float in kinds, name in may_be_zero)
 
 
-def _check_number(name: str, value: Any, kind: str = "float", may_be_zero: bool = False) -> None:
+def _check_number(name: str, value: Any, may_be_float: bool = True, may_be_zero: bool = False) -> None:
     smallest = 0 if may_be_zero else math.ulp(0)
-    is_number = type(value) is int or (type(value) is float and kind == "float")
+    is_number = type(value) is int or (type(value) is float and may_be_float)
     # a NaN would be trained with to the end
     if not (is_number and math.isfinite(value) and value >= smallest):
         wanted = "0 or more" if may_be_zero else "positive"
-        whole = " and whole" if kind == "int" and type(value) is float else ""
+        whole = " and whole" if not may_be_float and type(value) is float else ""
         raise ValueError(f"{name} must be {wanted}{whole}, got {value!r}")
 
 
