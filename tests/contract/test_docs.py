@@ -299,9 +299,10 @@ def test_prose_is_of_short_lines_and_the_front_page_of_two_screens():
 
 
 def test_the_first_question_of_the_front_page_is_the_first_of_the_test_split():
-    from ruleworld_data.generate import question_table
+    from ruleworld_data.generate import table
+    from ruleworld_data.spec import WorldSpec
 
-    (row,) = question_table("single_rule", "test").slice(0, 1).to_pylist()
+    (row,) = table("single_rule", WorldSpec(split="test")).slice(0, 1).to_pylist()
     shown = " ".join(text_of("README.md").replace("\n> ", " ").split())
     assert row["question"] in shown and row["answers"] == ["18"]
 

@@ -2,6 +2,9 @@
 
 from pathlib import Path
 
+from ruleworld_data.generate import table
+from ruleworld_data.spec import PAPER_POINT, VERSION, WorldSpec
+
 
 def blocks(test, name):
     """Return the blocks of a file in a test's folder: rows of cells, "-" as None, without the lines of "#"."""
@@ -11,3 +14,15 @@ def blocks(test, name):
         for block in text.strip().split("\n\n")
     ]
     return [[tuple(None if cell == "-" else cell for cell in row) for row in block] for block in rows]
+
+
+def question_table(
+    subtask, split, scale="paper", seed=0, start=0, stop=None, version=VERSION, dials=PAPER_POINT
+):
+    """Return questions of a split."""
+    return table(subtask, WorldSpec(scale, split, seed, version, dials), start, stop)
+
+
+def rule_table(split="train", *settings, **more):
+    """Return the rules of a world."""
+    return question_table("rules", split, *settings, **more)

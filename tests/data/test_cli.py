@@ -8,11 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 from ruleworld_data import show
 from ruleworld_data.cli import app
-from ruleworld_data.generate import question_table
 from ruleworld_data.spec import VERSION, Dials, splits_of
 from typer.testing import CliRunner
 
-from .cases import blocks
+from .cases import blocks, question_table
 
 
 def run(*words):

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from ruleworld_data import spec
 from ruleworld_data.fresh import fresh_world
-from ruleworld_data.generate import question_table, world_of
+from ruleworld_data.generate import world_of
 from ruleworld_data.io import build
 from ruleworld_data.spec import SCALES, Dials, WorldSizes, WorldSpec, subtasks_of
 from ruleworld_data.verify import verify
 from ruleworld_data.world import drawing
 
 from .brute_force import BruteForce, blemish, misread
+from .cases import question_table
 
 ALL = Dials(hops=8, parts=5, crowd=5, conjunction=2, thresholds=True, compare=True, exceptions=2)
 QUICK = [

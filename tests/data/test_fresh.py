@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 from ruleworld_data.fresh import fresh_world
-from ruleworld_data.generate import rule_table
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
 from ruleworld_data.spec import SUBTASKS
 
 from .brute_force import BruteForce
+from .cases import rule_table
 
 ASKED = {"single_rule": 3, "multi_rule_4": 2, "multi_hop_2": 2, "multi_hop_4": 1}
 

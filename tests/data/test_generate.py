@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.spec import (
     HELDOUT_IDS,
     RULE_SPLITS,
@@ -24,6 +23,8 @@ from ruleworld_data.spec import (
     splits_of,
     subtasks_of,
 )
+
+from .cases import question_table, rule_table
 
 GOLDEN = Path(__file__).parent / "golden"
 

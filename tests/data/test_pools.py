@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.pools import pool_rules, question_pool, shared_pool
+
+from .cases import question_table, rule_table
 
 WORLD = np.arange(10, 2_010, 2, dtype=np.int32)
 # A pool of the world above; reported results depend on such pools, so they never change.

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 import pytest
-from ruleworld_data.generate import question_table, rule_table, world_of
+from ruleworld_data.generate import world_of
 from ruleworld_data.io.schema import decode, rule_schema
 from ruleworld_data.spec import RULE_TYPES, SCALES, Dials, WorldSpec
 from ruleworld_data.text.render import block_table
@@ -15,6 +15,7 @@ from ruleworld_data.verify.asp import AspSolver
 from ruleworld_data.world import build_world
 
 from .brute_force import BruteForce, blemish, misread
+from .cases import question_table, rule_table
 
 DIALS = [Dials(unknown=True), Dials(hops=4, crowd=9, conjunction=2, thresholds=True, unknown=True, words=0.5)]
 

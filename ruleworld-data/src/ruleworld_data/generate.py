@@ -18,11 +18,8 @@ from .spec import (
     HELDOUT_IDS,
     MINI_FOLD_SIZE,
     MINI_FOLDS,
-    PAPER_POINT,
     SCALES,
     UNKNOWN,
-    VERSION,
-    Dials,
     WorldSpec,
     check_name,
     subtasks_of,
@@ -30,7 +27,7 @@ from .spec import (
 from .text.render import block_table
 from .world import Stream, World, build_world
 
-__all__ = ["question_table", "rule_table", "table", "world_of"]
+__all__ = ["table", "world_of"]
 
 
 def world_of(spec: WorldSpec) -> World:
@@ -158,32 +155,3 @@ def _rules(spec: WorldSpec, start: int, stop: int, encoded: bool) -> pa.Table:
     if not tables:
         return schema.empty_table()
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries()
-
-
-def question_table(
-    subtask: str,
-    split: str,
-    scale: str = "paper",
-    seed: int = 0,
-    start: int = 0,
-    stop: int | None = None,
-    *,
-    version: str = VERSION,
-    dials: Dials = PAPER_POINT,
-) -> pa.Table:
-    """Return questions ``[start, stop)`` of the split that a `WorldSpec` of these values names; see `table`."""
-    return table(subtask, WorldSpec(scale, split, seed, version, dials), start, stop)
-
-
-def rule_table(
-    split: str = "train",
-    scale: str = "paper",
-    seed: int = 0,
-    start: int = 0,
-    stop: int | None = None,
-    *,
-    version: str = VERSION,
-    dials: Dials = PAPER_POINT,
-) -> pa.Table:
-    """Return rules ``[start, stop)`` of a world, ``split="train"``, or of its held-out world; see `table`."""
-    return table("rules", WorldSpec(scale, split, seed, version, dials), start, stop)

@@ -21,7 +21,7 @@ def shared_pool(universe: Ints, gold: Iterable[int], size: int, *key: Key) -> In
     Parameters
     ----------
     universe : int32 array
-        Ints of all rules of the world, e.g. ``rule_table()["id"].to_numpy()``.
+        Ints of all rules of the world, e.g. ``table("rules", spec)["id"].to_numpy()``.
     gold : iterable of int
         Gold rule ids of all the questions.
     size : int

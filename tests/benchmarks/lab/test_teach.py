@@ -16,10 +16,10 @@ from drills import Ingredient, draw_trees
 from network import LINEAR, Tree, add_lora, answer_losses
 from peft import LoraConfig, PeftModel, get_peft_model
 from plain import NO_RULE
+from ruleworld_data import generate
 from ruleworld_data.fresh import fresh_world
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.questions import training_text
-from ruleworld_data.spec import SUBTASKS, Dials, subtasks_of
+from ruleworld_data.spec import SUBTASKS, Dials, WorldSpec, subtasks_of
 from rwbench.backends import Completion
 from rwbench.models import model_template
 from rwbench.models.added import add_model
@@ -141,7 +141,7 @@ def test_a_request_says_no_more_than_is_known_and_brings_its_rule_and_no_questio
 
     Worlds are independent: shared rules are as rare as chance makes them, shared questions do not occur.
     """
-    tables = [question_table(subtask, "test", scale="tiny") for subtask in SUBTASKS]
+    tables = [generate.table(subtask, WorldSpec("tiny", "test")) for subtask in SUBTASKS]
     questions = {text for table in tables for text in table.column("question").to_pylist()}
     trees = draw_trees(writer, "7", 1, {"": Ingredient(1.0, dials="", version="1.1", requests=True)}, 20_000)
     texts = [writer.tokenizer.decode(branch.ids) for tree in trees for branch in tree.branches]
@@ -158,7 +158,7 @@ def test_a_request_says_no_more_than_is_known_and_brings_its_rule_and_no_questio
                 requests += 1
                 rules |= {*brought}
     assert requests > 100 and len(rules) > 100
-    assert len(rules & {*rule_table(scale="paper").column("nl").to_pylist()}) < 0.02 * len(rules)
+    assert len(rules & {*generate.table("rules", WorldSpec()).column("nl").to_pylist()}) < 0.02 * len(rules)
 
 
 def test_a_tree_holds_the_prompt_as_it_is_asked_and_its_answers(writer):

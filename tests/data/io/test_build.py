@@ -16,7 +16,6 @@ from threading import Barrier
 import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.cli import app
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.io import (
     build,
     build_stats,
@@ -30,6 +29,8 @@ from ruleworld_data.io import (
 )
 from ruleworld_data.spec import RULE_SPLITS, SUBTASKS, VERSION, Dials, WorldSpec, splits_of
 from typer.testing import CliRunner
+
+from ..cases import question_table, rule_table
 
 HEAD = {"format": 1, "generator_version": f"{VERSION}.0", "scale": "tiny", "seed": 0}
 SHARD = "multi_hop_3/train-00000-of-00001.parquet"

@@ -6,9 +6,10 @@ import shutil
 
 import pytest
 import yaml
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.io import build_stats, export
 from ruleworld_data.spec import CONFIGS
+
+from ..cases import question_table, rule_table
 
 ROWS = {"train": 100, "validation": 20, "test": 50, "mini": 50, "heldout": 20}
 

@@ -8,11 +8,12 @@ import datasets
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.io.builder import MAX_SHARD_ROWS, RuleWorld, shard_ranges
 from ruleworld_data.io.register import patch
 from ruleworld_data.io.schema import QUESTION_SCHEMA, RULE_SCHEMA
 from ruleworld_data.spec import ALL_SUBTASKS, SUBTASKS, VERSION, Dials
+
+from ..cases import question_table, rule_table
 
 ROWS = {"train": 100, "validation": 20, "test": 50, "mini": 50, "heldout": 20}
 DIALS = Dials(crowd=6, conjunction=2, thresholds=True)

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from ruleworld_data.generate import question_table
 from ruleworld_data.scoring import score_output
+
+from ..cases import question_table
 
 inspect_ai = pytest.importorskip(
     "inspect_ai", reason='inspect_ai is missing: pip install "ruleworld-data[inspect]"'

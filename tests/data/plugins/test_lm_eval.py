@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from ruleworld_data.generate import question_table
 from ruleworld_data.plugins import plugin_path
 from ruleworld_data.scoring import score_output
 from ruleworld_data.spec import SUBTASKS
+
+from ..cases import question_table
 
 lm_eval = pytest.importorskip("lm_eval", reason='lm-eval is missing: pip install "ruleworld-data[lm-eval]"')
 OPTIONS = {"scale": "tiny", "split": "mini", "pool_size": 10}

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.scoring import union_recall
+
+from ..cases import question_table, rule_table
 
 mteb = pytest.importorskip("mteb", reason='mteb is missing: pip install "ruleworld-data[mteb]"')
 BASE = Path(__file__).parents[3] / "benchmarks/src/rwbench/models/tiny/base"

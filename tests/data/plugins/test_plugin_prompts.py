@@ -1,10 +1,11 @@
 """The prompts that every tool asks: which rules they show, and the options that choose them."""
 
 import pytest
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.plugins import PLUGINS, TaskOptions, plugin_path, prompt_rows
 from ruleworld_data.pools import question_pool
 from ruleworld_data.scoring import score_output
+
+from ..cases import question_table, rule_table
 
 
 @pytest.mark.parametrize("representation", ["nl", "fol"])

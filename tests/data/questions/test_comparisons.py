@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 from ruleworld_data.environments import EnvConfig, instance, score
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.scoring import score_output
 from ruleworld_data.spec import Dials
 
 from ..brute_force import blemish, misread
+from ..cases import question_table, rule_table
 
 COMPARE = Dials(compare=True)
 ASKED = {

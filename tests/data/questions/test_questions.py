@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.spec import SUBTASKS
 
 from ..brute_force import BruteForce, blemish, misread
+from ..cases import question_table, rule_table
 
 # Scale, split, seed, every how-manieth question.
 SOURCES = [("tiny", "test", 0, 1), ("tiny", "heldout", 5, 1), ("paper", "test", 0, 25)]

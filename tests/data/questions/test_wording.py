@@ -3,10 +3,11 @@
 import re
 
 import pytest
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.questions import SEARCH_TOKEN, boxed, training_text
 from ruleworld_data.questions.wording import merge_templates
 from ruleworld_data.spec import VERSIONS
+
+from ..cases import question_table, rule_table
 
 
 @pytest.mark.parametrize("version", VERSIONS)

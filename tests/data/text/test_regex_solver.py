@@ -6,8 +6,9 @@ Facts and queries are read in logic, so what is left open is the wording of the 
 import re
 
 import pytest
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.spec import SUBTASKS, Dials
+
+from ..cases import question_table, rule_table
 
 SIGN = {"lose": -1, "drop": -1, "gain": 1, "get": 1, "receive": 1}
 CHANGE = rf"([AB]) (?:will )?({'|'.join(SIGN)})s? (\d+) (.+)"

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from ruleworld_data.generate import question_table, rule_table
 from ruleworld_data.io import build, build_stats
 from ruleworld_data.scoring.answers import same_answer
 from ruleworld_data.spec import Dials, subtasks_of
@@ -17,6 +16,8 @@ from ruleworld_data.verify import parse_rule_table
 from ruleworld_data.world import load_vocabulary, with_object
 from ruleworld_data.world.forms import FORMS
 from ruleworld_data.world.names import all_names
+
+from ..cases import question_table, rule_table
 
 CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text(encoding="utf-8"))
 

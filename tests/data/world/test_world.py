@@ -9,9 +9,10 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ruleworld_data.generate import rule_table
 from ruleworld_data.spec import WorldSizes
 from ruleworld_data.world import Stream, build_world, mix
+
+from ..cases import rule_table
 
 CASES = tomllib.loads(Path(__file__).with_name("cases.toml").read_text(encoding="utf-8"))
 

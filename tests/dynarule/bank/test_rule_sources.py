@@ -31,13 +31,14 @@ def test_a_rule_of_many_blanks_or_commas_is_split_at_once():
 
 
 def test_every_rule_of_ruleworld_has_its_premise_and_conclusion_found():
-    from ruleworld_data.generate import rule_table
+    from ruleworld_data.generate import table
+    from ruleworld_data.spec import WorldSpec
 
-    table = rule_table("train", "tiny").to_pydict()
+    rules = table("rules", WorldSpec("tiny")).to_pydict()
     for form, start in (("nl", "If "), ("fol", "")):
-        assert [conclusion_of(rule) for rule in table[form]] == table[f"conclusion_{form}"]
-        assert [premise_of(rule) for rule in table[form]] == [
-            start + text for text in table[f"premise_{form}"]
+        assert [conclusion_of(rule) for rule in rules[form]] == rules[f"conclusion_{form}"]
+        assert [premise_of(rule) for rule in rules[form]] == [
+            start + text for text in rules[f"premise_{form}"]
         ]
     assert premise_of("If only") == "If only" and premise_of(" All are closed. ") == "All are closed."
 
@@ -45,23 +46,24 @@ def test_every_rule_of_ruleworld_has_its_premise_and_conclusion_found():
 def test_a_bank_from_a_dataset_and_parquet_is_the_same(tmp_path):
     import datasets
     import pyarrow.parquet as pq
-    from ruleworld_data.generate import rule_table
+    from ruleworld_data.generate import table
+    from ruleworld_data.spec import WorldSpec
 
-    table = rule_table("train", "tiny").slice(0, 60)
-    pq.write_table(table, tmp_path / "rules.parquet")
-    data = datasets.Dataset(table)
+    rules = table("rules", WorldSpec("tiny")).slice(0, 60)
+    pq.write_table(rules, tmp_path / "rules.parquet")
+    data = datasets.Dataset(rules)
     banks = [
         RuleBank.from_texts(data["nl"], data["conclusion_nl"], encode, data["id"]),
         RuleBank.from_file(tmp_path / "rules.parquet", encode),
     ]
     for bank in banks:
-        assert bank.ids == [str(i) for i in table["id"].to_pylist()]
-        assert bank.texts == table["nl"].to_pylist()
+        assert bank.ids == [str(i) for i in rules["id"].to_pylist()]
+        assert bank.texts == rules["nl"].to_pylist()
         assert bank.encoder == "characters"
-        assert torch.equal(bank.values_MP, encode(table["conclusion_nl"].to_pylist()))
+        assert torch.equal(bank.values_MP, encode(rules["conclusion_nl"].to_pylist()))
         assert torch.equal(bank.keys_MP, encode(bank.texts))
     logic = RuleBank.from_file(tmp_path / "rules.parquet", encode, text="fol", conclusion="conclusion_fol")
-    assert torch.equal(logic.values_MP, encode(table["conclusion_fol"].to_pylist()))
+    assert torch.equal(logic.values_MP, encode(rules["conclusion_fol"].to_pylist()))
 
 
 @pytest.mark.parametrize(("name", "content", "expected"), CASES["read"])

@@ -158,11 +158,9 @@ class DataSource:
         return [Question.from_row(row, index) for index, row in enumerate(rows)]
 
     def _table(self, config: str, split: str) -> pa.Table:
-        from ruleworld_data.generate import question_table, rule_table
+        from ruleworld_data.generate import table
 
-        if config == "rules":
-            return rule_table(split, self.scale, self.seed, version=self.version, dials=self.dials)
-        return question_table(config, split, self.scale, self.seed, version=self.version, dials=self.dials)
+        return table(config, WorldSpec(self.scale, split, self.seed, self.version, self.dials))
 
 
 def select(questions: Sequence[Question], limit: int | None) -> list[Question]:

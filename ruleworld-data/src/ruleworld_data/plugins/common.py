@@ -88,10 +88,6 @@ class TaskOptions:
         """The rules of the split's world, a pyarrow.Table."""
         return _rules(replace(self.spec, split="heldout" if self.split == "heldout" else "train"))
 
-    def question_table(self, subtask: str) -> Any:
-        """Return the questions of a sub-task, a pyarrow.Table."""
-        return table(subtask, self.spec)
-
 
 def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[str, Any]]:
     """Return the questions of a sub-task as they are asked.
@@ -116,7 +112,7 @@ def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[s
     options = options or TaskOptions()
     options = replace(options, dials=str(options.spec.dials.reaching(subtask)))
     columns = ["id", "subtask", "world_id", "question", "answers", "gold_rule_ids"]
-    rows = options.question_table(subtask).select(columns).to_pylist()
+    rows = table(subtask, options.spec).select(columns).to_pylist()
     return [row | ask(row, options) for row in rows]
 
 

@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from ruleworld_data import GENERATOR_VERSION
+from ruleworld_data.generate import table
 from ruleworld_data.plugins import TaskOptions, tool
 from ruleworld_data.pools import pool_rules, shared_pool
 from ruleworld_data.scoring import union_recall
@@ -91,7 +92,7 @@ class RuleWorldRetrieval(AbsTaskRetrieval):
         from datasets import Dataset
 
         options, rules = self.options, self.options.rule_table
-        questions = options.question_table(subtask).select(["id", "question", "gold_rule_ids"]).to_pylist()
+        questions = table(subtask, options.spec).select(["id", "question", "gold_rule_ids"]).to_pylist()
         gold = {rule for row in questions for rule in row["gold_rule_ids"]}
         key = ("mteb", subtask, options.split, options.pool_seed)
         pool = shared_pool(rules["id"].to_numpy(), gold, options.pool_size, *key)

@@ -89,7 +89,7 @@ def score_predictions(
     ----------
     rows : iterable of mappings
         Questions with at least ``id``, ``subtask`` and ``answers``: a `datasets.Dataset`, or
-        ``question_table(...).select(["id", "subtask", "answers"]).to_pylist()``.
+        ``table(...).select(["id", "subtask", "answers"]).to_pylist()``.
     predictions : mapping of str to str
         The output of each id, as `read_predictions` reads it.
     allow_missing : bool
