@@ -1,6 +1,7 @@
 """Bad input of every kind: a clear error, or a behaviour that is written down here."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -141,6 +142,16 @@ def test_a_bank_shrunk_below_k_for_some_rows_is_refused(ready, bank):
     with pytest.raises(ValueError, match="keep different numbers of rules; keep at least top_k rules"):
         generate(model, tokenizer, live, ["w11 w12", "w13 w14"], logits_processor=[process])
     assert model.config._attn_implementation == "sdpa"
+
+
+@pytest.mark.parametrize(("top_k", "allowed"), [(5, 4), (None, 29)])
+def test_rules_that_are_not_allowed_are_never_kept_for_want_of_others(top_k, allowed, ready, bank):
+    model, _, adapter = ready()
+    config = replace(adapter.config, top_k=top_k)
+    for width, row in ((30, allowed), (31, 31), (1, 1)):
+        memory = RuleMemory(adapter, bank, config=config, allowed_BM=torch.arange(width)[None] < row)
+        with pytest.raises(ValueError, match="set a smaller top_k"), attach(model, memory):
+            model(IDS)
 
 
 # KBLaM and SR-KI as settings: what the published methods say.

@@ -69,7 +69,7 @@ class RuleMemory(LayerMemory):
     config : DynaRuleConfig or None
         Other settings than the adapter's own, such as another ``top_k``.
     allowed_BM : Tensor of bool or None
-        Which rules of the bank each row may keep; None: all. Search is then exact, and each row has at least K.
+        Which rules of the bank each row may keep, at least K; None: all. Search is then exact.
     allowed_by_layer : mapping of int to Tensor
         The same for single layers.
 
@@ -199,9 +199,9 @@ class RuleMemory(LayerMemory):
         if config.shares(layer):
             return self._chosen[number]
         traced = layer in self._updated or layer == config.confidence_layer
+        allowed_BM = self._allowed(layer)
         if traced or config.top_k is not None:
             rows = self._rows_of(has_B)
-            allowed_BM = self.allowed_by_layer.get(layer, self.allowed_BM)
             with torch.no_grad():
                 scores_NK, rules_NK = self.search(
                     layer,
@@ -219,6 +219,21 @@ class RuleMemory(LayerMemory):
                     step = int(self._first_step_B[row]) + number if number else 0
                     self.trace.append(self.retrieval(row, step, layer, *found))
         return torch.arange(len(self.bank))[None] if config.top_k is None else kept_BK
+
+    def _allowed(self, layer: int) -> Tensor | None:
+        """Return which rules each row may keep, (B, M); refuse a mask that would let it keep others."""
+        allowed_BM = self.allowed_by_layer.get(layer, self.allowed_BM)
+        if allowed_BM is not None:
+            shape, kept = (
+                (len(self._steps_B), len(self.bank)),
+                min(self.config.top_k or len(self.bank), len(self.bank)),
+            )
+            if allowed_BM.shape != shape or int(allowed_BM.sum(-1).min()) < kept:
+                raise ValueError(
+                    f"allowed_BM must be {shape}, and allow each row the {kept} rules that it keeps, got "
+                    f"{tuple(allowed_BM.shape)} and {allowed_BM.sum(-1).tolist()!s:.40} rules; set a smaller top_k"
+                )
+        return allowed_BM
 
     def _rows_of(self, has_B: Tensor | None) -> list[int]:
         return list(range(len(self._steps_B))) if has_B is None else has_B.nonzero()[:, 0].tolist()
