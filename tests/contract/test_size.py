@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 11_780,
-    "dynarule": 12_970,
-    "benchmarks": 12_220,
-    "tests": 20_330,
+    "ruleworld-data": 11_760,
+    "dynarule": 13_020,
+    "benchmarks": 12_230,
+    "tests": 20_430,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 36_960
+ALL_SOURCE = 36_990
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3

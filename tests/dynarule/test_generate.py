@@ -210,7 +210,13 @@ def test_messages_go_through_the_chat_template(bank, ready, tiny_tokenizer):
 
 @pytest.mark.parametrize(
     "option",
-    [{"num_beams": 4}, {"num_return_sequences": 2}, {"max_new_tokens": 0}, {"max_searches": -1}],
+    [
+        {"num_beams": 4},
+        {"num_return_sequences": 2},
+        {"max_new_tokens": 0},
+        {"max_searches": -1},
+        {"min_support": float("nan")},
+    ],
     ids=lambda option: next(iter(option)),
 )
 def test_what_the_memory_cannot_follow_is_refused(option, ask):

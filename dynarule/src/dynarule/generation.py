@@ -110,6 +110,8 @@ def generate(
     ):
         if value < least:
             raise ValueError(f"{name} must be {least} or more, got {value}")
+    if min_support is not None and not 0 <= min_support <= 1:
+        raise ValueError(f"min_support must be from 0 to 1, got {min_support!r}")
     check_decoding(model, options, num_return_sequences=1)
     if isinstance(memory, RuleBank):
         memory = rule_memory(model, tokenizer, memory)
