@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_760,
     "dynarule": 13_020,
     "benchmarks": 12_230,
-    "tests": 20_430,
+    "tests": 20_440,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 36_990
