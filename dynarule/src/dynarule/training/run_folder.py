@@ -51,10 +51,10 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
 def refuse_changes(folder: Path, started: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Raise ValueError if a folder's run was started with other settings."""
     for name, value in settings.items():
-        if started.get(name) != value:
+        if name in started and started[name] != value:  # an older version's file says less
             raise ValueError(
-                f"{folder} was started with {name} {started.get(name)!r}, now it is {value!r}; resume with the recipe "
-                "of the start, or train in a new folder"
+                f"{folder} was started with {name} {started[name]!r}, now it is {value!r}; resume with the recipe and "
+                "the data of the start, or train in a new folder"
             )
 
 
