@@ -154,6 +154,17 @@ def test_rules_that_are_not_allowed_are_never_kept_for_want_of_others(top_k, all
             model(IDS)
 
 
+@torch.no_grad()
+def test_what_is_the_question_is_said_of_one_text_alone(ready, bank):
+    model, tokenizer, adapter = ready()
+    expected = generate(model, tokenizer, bank, ["w11 w12"], max_new_tokens=4)
+    memory = RuleMemory(adapter, bank, SEARCH)
+    memory.question_mask_BT = torch.tensor([[True, False]])
+    with attach(model, memory):
+        model(IDS[:, :2])
+    assert generate(model, tokenizer, memory, ["w11 w12"], max_new_tokens=4) == expected
+
+
 # KBLaM and SR-KI as settings: what the published methods say.
 
 

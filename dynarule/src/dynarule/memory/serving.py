@@ -78,7 +78,7 @@ class RuleMemory(LayerMemory):
     trace : list of Retrieval
         Selections since the last prompt, at the confidence layer and at others that ``<search>`` updates.
     question_mask_BT : Tensor or None
-        Set it before a forward over a whole sequence: True for the tokens that select at first.
+        Set it before a forward over a whole sequence: True for the tokens that select at first. For that one alone.
     """
 
     def __init__(
@@ -135,7 +135,8 @@ class RuleMemory(LayerMemory):
     def _question(self, like_BT: Tensor, attention_mask: Tensor | None) -> Tensor:
         """Return the tokens whose mean query selects at prefill: (B, T) bool, at least one in each row."""
         real = real_tokens(like_BT, attention_mask)
-        question = real if self.question_mask_BT is None else self.question_mask_BT.to(real) & real
+        given, self.question_mask_BT = self.question_mask_BT, None
+        question = real if given is None else given.to(real) & real
         if not bool(question.any(-1).all()):
             row = int((~question.any(-1)).nonzero()[0])
             raise ValueError(
