@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -254,9 +255,9 @@ def export(
     from .io import export as run
 
     files = run(folder, out, repo)
-    text = f"{out}: {len(files)} files; open with load_dataset({str(out)!r}, 'multi_hop_3'), or send with "
-    text += f"hf upload {repo} {out} --repo-type dataset --delete '*.parquet'"
-    typer.echo(text)
+    send = shlex.join(["hf", "upload", repo, str(out), "--repo-type", "dataset", "--delete", "*.parquet"])
+    opened = f"load_dataset({str(out)!r}, 'multi_hop_3')"
+    typer.echo(f"{out}: {len(files)} files; open with {opened}, or send with {send}")
 
 
 @app.command("plugin-path")

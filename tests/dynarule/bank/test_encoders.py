@@ -206,8 +206,13 @@ def test_mistakes_say_what_to_do(tiny_model, tiny_tokenizer):
         LayerEncoder(model, tokenizer)(["w1", ""])
     with pytest.raises(ValueError, match="say which with --model"):
         open_encoder("layers:1")
-    with pytest.raises(ValueError, match="expected layers:N"):
-        open_encoder("layers:0")
+    for name, wanted in (
+        ("layers:0", "layers:N"),
+        ("+premise", "a name"),
+        ("minilm+premise+premise", "once"),
+    ):
+        with pytest.raises(ValueError, match=f"expected .*{wanted}"):
+            open_encoder(name)
 
 
 def test_rules_may_be_encoded_while_the_model_reads_others(tiny_model, tiny_tokenizer):

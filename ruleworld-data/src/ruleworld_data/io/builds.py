@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pyarrow as pa
@@ -233,7 +234,7 @@ def build_command(folder: str | Path, spec: WorldSpec) -> str:
     """Return what to type to make, or finish, a build."""
     dials = f" --dials {spec.dials}" if str(spec.dials) else ""
     return (
-        f"ruleworld build --out {folder} --scale {spec.scale} --seed {spec.seed} "
+        f"ruleworld build --out {quote(str(folder))} --scale {spec.scale} --seed {spec.seed} "
         f"--data-version {spec.version}{dials}"
     )
 
