@@ -37,11 +37,11 @@ class Clauses(NamedTuple):
 
 
 _TRAILING = re.compile(
-    rf"(?<![;.?])(?<!\bnot)(?<!\bas),?\s+(?:(?:but|and)\s+)?(?=(?:{PHRASES['trailing']})\s)", re.IGNORECASE
+    rf"{PHRASES['before_trailing']},?\s+(?:(?:but|and)\s+)?(?=(?:{PHRASES['trailing']})\s)", re.IGNORECASE
 )
 _VERBLESS = re.compile(rf"(?:{PHRASES['verbless']})\b", re.IGNORECASE)
 """Conditions at the end of a sentence that need no verb."""
-_ASKS = re.compile(rf"\b(?:{PHRASES['asks']})$")
+_ASKS = re.compile(rf"\b(?:{PHRASES['asks']})$", re.IGNORECASE)
 """Before "when" and "where": a question within the sentence, or a term ("is after 3 p.m."), no condition."""
 _TERM = re.compile(r"\b(?:second|minute|hour|day|night|week|month|year)s?$", re.IGNORECASE)
 """Before "after" and "before": "30 days after the loss" is a date."""
@@ -79,17 +79,14 @@ def split_rule(rule: str) -> Clauses:
     """
     whole = " ".join(rule.split())
     text = whole if ABBREVIATED.search(whole) else whole.removesuffix(".")
-    ends = (
-        m.start()
-        for m in _SENTENCE.finditer(text)
-        if not _NO_END.search(text, max(0, m.start() - 9), m.start())
-    )
+    places = (match.start() for match in _SENTENCE.finditer(text))
+    ends = (at for at in places if not _NO_END.search(text, max(0, at - 9), at))
     first = text[: next(ends, len(text))]
     label = re.match(rf"[^.:;,]{{1,40}}: (?={CLAUSAL.pattern})|{_NO_LABEL.pattern}: ", first, re.IGNORECASE)
     if label:  # "RENT: When you land on ...", "Note: ..."
         text, first = text[label.end() :], first[label.end() :]
     # "it ends if ...; the next begins"
-    begun = re.match(r"[^;:({]+(?=; (?!then\b|else\b|and\b|or\b))", first)
+    begun = re.match(r"(?:[^;:({]|\([^()]*\))+(?=; (?!then\b|else\b|and\b|or\b))", first)
     finds = _logic, leading, _label, _behind
     reads = [(find, part) for part in dict.fromkeys([begun[0] if begun else first, first]) for find in finds]
     for find, read in [(_forms, text), *reads]:
@@ -148,7 +145,7 @@ def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str
             continue  # the last of several in brackets; a definition
         if match[0][0] == "," and re.match("when|where|while|once|before|after|until", premise):
             continue  # "..., when no notice is needed"
-        other, more = _ANOTHER.search(premise), conclusion.rpartition(", and ")[2]
+        other, more = _ANOTHER.search(premise), re.split(r", (?:and|or) ", conclusion)[-1]
         if (other and VERBS.get(other[1])) or (more != conclusion and not has_verb(more)):
             return None  # "... sign in when they arrive and sign out when they leave", "..., and 20 euros if ..."
         if _ASKS.search(conclusion) or (_TERM.search(conclusion) and re.match("after|before", premise)):
@@ -202,8 +199,8 @@ def _subject(text: str) -> tuple[str, str] | None:
     if len(found) != 1 or not found[0]:
         return None
     at = words[found[0]][0]
-    if words[found[0]][1] not in MODALS and re.search(r"\bsuch as\b[^,]*$", text[:at]):
-        return None  # "such as health records"
+    if words[found[0]][1] not in MODALS and re.search(r"\bsuch as\b[^,]*$|, then\b", text[:at]):
+        return None  # "such as health records", "Bake it, then cool it until the crust is hard"
     return text[:at], text[at:]
 
 
@@ -219,13 +216,16 @@ def _restricts(word: str, before: str, after: str, starts: str) -> bool:
 def _label(text: str) -> tuple[str, str] | None:
     """``Gold members: free``: a condition, or a few words without a verb, a colon, what holds for them."""
     marks = list(_LABEL.finditer(blanked(text)))
-    if (
-        not marks
-        or _NO_LABEL.match(text)
-        or (":" not in marks[0][0] and (len(marks) > 1 or text[:4] == "The "))
-    ):
+    if not marks or _NO_LABEL.match(text):
         return None
-    label, rest = text[: marks[0].start()], text[marks[0].end() :]
+    if ":" not in marks[0][0] and (len(marks) > 1 or text[:4] == "The "):
+        return None
+    between = text[marks[0].end() : marks[1].start()] if len(marks) > 1 else ""
+    if "," in between:
+        return None  # "Adults: 9 euros, children: 5 euros"
+    two = between and marks[1][0][0] == ":" and len(between.split()) < 5 and not has_verb(between)
+    mark = marks[1 if two else 0]  # "Waste: glass: green bin"
+    label, rest = text[: mark.start()], text[mark.end() :]
     if "=" in marks[0][0] and re.search(r"\b(?:if|when|unless|while|until)\b", label[1:]):
         return None  # "Return 0 if a = b"
     words = label.lower().split()
@@ -233,6 +233,7 @@ def _label(text: str) -> tuple[str, str] | None:
     # "late returns" are no sentence
     noun = noun or (
         len(words) <= 4
+        and VERBS.keys().isdisjoint(words[1:-1])
         and words[0] not in LISTS["pronouns"]
         and (len(words) < 3 or VERBS.get(words[0]) is not True)
         and VERBS.get(words[-1]) is not True

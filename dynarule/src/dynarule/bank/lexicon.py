@@ -9,7 +9,7 @@ _FILE = resources.files(__package__).joinpath("words.toml")
 _WORDS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
 INLINE: list[list[str]] = _WORDS.pop("inline")
 WORDS: dict[str, Any] = {
-    name: _WORDS.pop(name) for name in ("symbols", "ends", "signs", "bounds", "forms", "docx")
+    name: _WORDS.pop(name) for name in ("symbols", "ends", "signs", "operators", "bounds", "forms", "docx")
 }
 """Tables of words and signs."""
 PHRASES = {name: phrases.replace("\n", "") for name, phrases in _WORDS.pop("phrases").items()}

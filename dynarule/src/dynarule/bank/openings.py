@@ -44,12 +44,10 @@ def leading(text: str) -> tuple[str, str] | None:
         return None
     commas = _commas(text)
     clausal, then = bool(CLAUSAL.match(text)), re.search(r",?\s+then,?\s+", text, re.IGNORECASE)
-    if (
-        then
-        and (clausal or text[:5].lower() == "given")
-        and (then[0].isupper() or has_verb(text[then.end() :]))
-    ):
-        return text[: then.start()], text[then.end() :]
+    rest = text[then.end() :] if then else ""
+    follows = has_verb(rest) or "=" in rest or (then and then[0].isupper())
+    if then and follows and (clausal or text[:5].lower() == "given"):
+        return text[: then.start()], rest
     colon = text.find(": ", 0, commas[0]) if commas else -1
     if colon > 0 and (parts := _uncomma(text, text[:colon], clausal)):
         return parts  # the commas are those of a list behind it

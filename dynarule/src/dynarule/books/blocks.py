@@ -92,12 +92,8 @@ def is_title(text: str) -> bool:
     """Say whether a line is a title: no stop at its end, and all in capitals, or numbered, or every word capital."""
     rest = unnumbered(text)
     words = re.findall(r"[^\W\d_]+", rest)
-    if (
-        not words
-        or re.search(r":\s.*[\d€$£]|[!?;:,]$|(?<!\bINC)(?<!\bLTD)\.$|=>|->|⇒|→|:-", text)
-        or len(words) > 10
-        or OPEN.search(text)
-    ):
+    says = re.search(r":\s.*[\d€$£]|[!?;:,]$|(?<!\bINC)(?<!\bLTD)\.$|=>|->|⇒|→|:-", text)
+    if not words or says or len(words) > 10 or OPEN.search(text):
         return False
     long = [word for word in words if len(word) > 3] or words
     return (

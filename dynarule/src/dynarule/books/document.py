@@ -10,9 +10,9 @@ from typing import Any
 from ..bank.clauses import split_rule
 from ..bank.lexicon import LISTS, PHRASES, has_verb, is_told
 from ..bank.openings import CLAUSAL, leading
-from .blocks import Block, is_number, is_whole
+from .blocks import OPEN, Block, is_number, is_whole
 from .rules import BookReading, DocumentRule
-from .sentences import IMPRINT, REFERS_BACK, RUNS_ON, joined, no_rule, sentences, whole_item
+from .sentences import IMPRINT, REFERS_BACK, RUNS_ON, TITLE, joined, no_rule, sentences, whole_item
 from .tables import table_rules
 
 LONGEST_ANSWER = 800
@@ -21,9 +21,7 @@ _IF, _THEN = (
     re.compile(rf"(?:{PHRASES[name]})\s*:\s*(.+)", re.IGNORECASE) for name in ("if_line", "then_line")
 )
 """Lines as "Condition: ..." and "Action: ..."."""
-_EXCEPTIONS, _EXCEPTED = (
-    re.compile(rf"(?:exceptions?|exclusions?|exempt(?:ions?)?){end}", re.IGNORECASE) for end in (":?$", ":? ")
-)
+_EXCEPTIONS, _EXCEPTED = (re.compile(PHRASES["exceptions"] + end, re.IGNORECASE) for end in (":?$", ":? "))
 _NOTICE = re.compile(r"(?:no|do not|never)\b|(?!wh|how\b).*\b(?:must|may not|shall|cannot)\b", re.IGNORECASE)
 """A title that is a rule, if there is nothing below it: "NO DOGS"."""
 
@@ -40,21 +38,26 @@ class Document:
     prose: list[DocumentRule] = field(default_factory=list)
     headings: list[tuple[int, str]] = field(default_factory=list)
 
-    def read(self, blocks: Sequence[Block]) -> list[DocumentRule]:
+    def read(self, blocks: list[Block]) -> list[DocumentRule]:
         """Return the rules of a document, whose blocks may be changed."""
-        at = 0
+        at = notice = 0
         while at < len(blocks):
             block, end = blocks[at], at + 1
             after = blocks[end] if end < len(blocks) else Block("heading", "", [(0, 0)])
             self.part = f":{block.part}" if block.part else ""
             lists = after.kind == "item" and not is_whole(block.text)
             bare = block.kind == after.kind == "heading" and after.depth <= block.depth
-            if block.kind == "heading" and (
-                IMPRINT.match(block.text) or (bare and _NOTICE.match(block.text))
-            ):
+            told = block.kind == "heading" and _NOTICE.match(block.text) and (bare or notice == block.depth)
+            notice = block.depth if told else 0  # the last of several has text below it
+            if told or (block.kind == "heading" and IMPRINT.match(block.text)):
                 block.kind = "text"
             elif block.kind in ("text", "item") and _is_heading(block, after):
                 block.kind, block.depth, block.text = "heading", 8 + block.depth, block.text.rstrip(":")
+            torn = OPEN.search(block.text) and after.text[:1].islower() and not IMPRINT.match(block.text)
+            if torn and block.kind == after.kind == "text":
+                block.go_on(after.text, after.line_at(0))
+                blocks[end], at = block, end
+                continue
             if block.kind in ("heading", "text") and block.text.endswith("?"):
                 end = self._answer(block, blocks[end:]) + end
             if block.kind == "heading":
@@ -78,7 +81,7 @@ class Document:
                 if block.kind == "item" or lists:
                     end += sum(1 for _ in takewhile(partial(_is_below, block, after), pairs))
                 items = blocks[at + 1 : end]
-                if items and end < len(blocks) and _ends_condition(block, blocks[end]):
+                if items and end < len(blocks) and _ends_condition(block, items[-1], blocks[end]):
                     end += 1
                 self._sentences(
                     block, items, "".join(tail.text for tail in blocks[at + 1 + len(items) : end])
@@ -105,7 +108,7 @@ class Document:
         self.headings = [heading for heading in self.headings if heading[0] < depth]
 
     def _add(self, text: str, line: int, premise: str | None = None, conclusion: str | None = None) -> None:
-        context = tuple(title for _, title in self.headings)
+        context, text = tuple(title for _, title in self.headings), text.rstrip(" ;,")
         rule = DocumentRule(text, premise or "", conclusion or "", self.source + self.part, line, context)
         if premise is None or conclusion is None:
             rule.premise, rule.conclusion, rule.sure = split_rule(text)
@@ -170,21 +173,22 @@ class Document:
             whole = all(map(has_verb, bare))
             pieces = [(f"Exceptions: {('. ' if whole else ', ').join(bare)}.", block)]
         for text, where in pieces:
-            parts = sentences(text)
-            if self.headings and isinstance(where, Block) and where.kind == "item" and len(parts) == 1:
-                parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", self.headings[-1][1]), parts[0][1]))]
+            parts, above, label = sentences(text), self.headings, ""
+            begins = isinstance(where, Block) and (where.kind == "item" or text[:1].islower())
+            if above and begins and len(parts) == 1:
+                parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]
+            if above and isinstance(where, Block) and where.mark == ":" and text[:1].isupper():
+                parts[0] = 0, f"{above[-1][1]}: {parts[0][1]}"  # a term, and what it means
             for number, (offset, sentence) in enumerate(parts):
                 line = where if isinstance(where, int) else where.line_at(offset)
+                sentence = sentence if has_verb(sentence) else label + sentence
                 last = self.rules[-1] if self.rules and not number else None
-                if (
-                    last
-                    and last.context == tuple(t for _, t in self.headings)
-                    and REFERS_BACK.match(sentence)
-                    and not sentence.endswith(":")
-                ):
+                beside = last and last.context == tuple(title for _, title in self.headings)
+                if beside and REFERS_BACK.match(sentence) and not sentence.endswith(":"):
                     last.go_on(sentence)
                 elif reason := no_rule(sentence, not number, len(parts) == 1):
                     self._leave(line, sentence, reason)
+                    label = f"{sentence.rstrip('.')}: " if reason == TITLE else label
                 else:
                     self._add(sentence, line)
                     self.prose.append(self.rules[-1])
@@ -218,10 +222,10 @@ def _is_fragment(block: Block) -> bool:
     return block.kind == "text" and not ends and not has_verb(block.text)
 
 
-def _ends_condition(lead: Block, block: Block) -> bool:
-    """Whether a text goes on with the conditions of a list above it: "if:", its items, "the fee is waived"."""
-    opens = bool(CLAUSAL.match(lead.text)) and block.kind == "text"
-    return opens and (block.text[:1].islower() or bool(CLAUSAL.fullmatch(lead.text.rstrip(" :—–"))))
+def _ends_condition(lead: Block, last: Block, block: Block) -> bool:
+    """Whether a text goes on with a list above it: "if:", its items, "the fee is waived"; "unless it is late"."""
+    torn = block.text[:1].islower() and (CLAUSAL.match(lead.text) or not is_whole(last.text))
+    return block.kind == "text" and bool(torn or CLAUSAL.fullmatch(lead.text.rstrip(" :—–")))
 
 
 def _is_below(lead: Block, first: Block, pair: tuple[Block, Block]) -> bool:

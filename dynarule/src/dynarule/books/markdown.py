@@ -13,8 +13,8 @@ _UNDERLINE = re.compile(r"\s{0,3}(=+|-{3,}|~{3,})\s*$")
 _RULER = re.compile(r"\s*([-*_=~])(\s*\1){2,}\s*$")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _PREFIX = re.compile(PHRASES["prefix"])
-_DIRECTIVE = re.compile(r"(\s*)\.\. (?:code|code-block|sourcecode|toctree|contents|image|figure|index|raw)::")
-"""What reStructuredText says of no rule, with the lines within it."""
+_DIRECTIVE = re.compile(rf"(\s*)(?:\.\. (?:{PHRASES['directives']})::|{PHRASES['log']})")
+"""What reStructuredText says of no rule, or a log, with the lines within it."""
 _COLUMNS = re.compile(r"\s*=+(?: +=+)+$")
 """The rules of a table in reStructuredText."""
 _CONTENTS = re.compile(r"\W*(?:table of )?contents\W*$", re.IGNORECASE)
@@ -29,6 +29,7 @@ _LINK = re.compile(r"\s*(?:[-*+]|\d+\.)?\s*\[[^\]]*\]\(#[^)]*\)\s*$")
 _PAGE = re.compile(r"\s*(?:page\s*)?[-–—|]?\s*\d{1,4}\s*[-–—|]?(?:\s*(?:of|/)\s*\d{1,4})?\s*$", re.IGNORECASE)
 _STEP = re.compile(r"(?:(?:AND|OR|THEN|ELSE|And|Or|But|Then|Else|But)\b)|(?:When|WHEN)\b")
 """The beginning of a line that goes on with "If ..." or "Given ..." of the line above."""
+_BEGINS = re.compile(rf"{PHRASES['number']}|{PHRASES['defines']}")
 _STOP = re.compile(r"[^.]..[.!?]$")
 _WRAPPED = 0.3
 """Share of lines after a line that begin in lower case, from which on a text counts as wrapped."""
@@ -37,7 +38,7 @@ _WRAPPED = 0.3
 def blocks_of(lines: Sequence[Line]) -> list[Block]:
     """Return the blocks of Markdown or plain text, whose paragraphs may be wrapped at any width.
 
-    Left out: code, front matter, rulers, tables of contents, page numbers.
+    Left out: code, logs, front matter, rulers, tables of contents, page numbers.
     """
     tabbed = ((n, re.sub(r"(?<=\S)\t+", "   ", text).expandtabs(4)) for n, text in _without_code(lines))
     bare = _dotted([(n, _GRID.sub("|-|", _PREFIX.sub("", text)).rstrip()) for n, text in tabbed])
@@ -108,10 +109,10 @@ def _starts(text: str) -> bool:
 
 def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> bool:
     """Whether a line goes on with the block of the line above."""
-    lower = text.lstrip()[0].islower()
+    lower = text.lstrip(" (")[:1].islower()
     if (step := _STEP.match(text)) and not is_whole(above) and re.match(r"(?i:if|when|given)\b", block.text):
         return step[0].lower() != "when" or block.text[:5].lower() == "given"
-    if block.kind not in ("text", "item") or NUMBER.match(text) or (lower and _STOP.search(above)):
+    if block.kind not in ("text", "item") or _BEGINS.match(text) or (lower and _STOP.search(above)):
         return False
     torn = block.text[:1].isupper() and len(above) > 30  # a rule of its own would begin as the last one did
     if OPEN.search(above) or (lower and (wrapped or torn or len(above) > max(45, 0.7 * width))):

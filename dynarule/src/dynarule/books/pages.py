@@ -2,6 +2,7 @@
 
 import re
 from email import message_from_bytes, policy
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from .blocks import BULLET, Block, Row, is_title, is_whole, nested, plain
 from .markdown import blocks_of, with_notes
 from .sheets import tables_of
 
-_BLOCK_TAGS = LISTS["block_tags"]
-_LEFT_OUT = "script style nav pre code head template noscript form footer".split()
+_BLOCK_TAGS = [*LISTS["block_tags"]]
+_LEFT_OUT = "script style nav pre code head template noscript form footer del s strike".split()
+_BOXES = "[document] html body main article section details fieldset center".split()
 _TITLES = "h1 h2 h3 h4 h5 h6 summary".split()
 _ASIDE = re.compile(rf"\b(?:{PHRASES['aside']})", re.IGNORECASE)
 """Names of what stands around a page's text."""
@@ -30,10 +32,9 @@ def markup(path: Path) -> bytes | str:
 
 def read_html(body: bytes | str) -> list[Block]:
     """Return the blocks of a page, without its navigation, notices and forms."""
-    soup = need("bs4", "documents").BeautifulSoup(body, "html.parser")
-    pressed = [
-        tag for tag in soup("button") if not tag.has_attr("aria-expanded") and not tag.find_parent(_TITLES)
-    ]
+    bs4 = need("bs4", "documents")
+    soup = bs4.BeautifulSoup(body, "html.parser")
+    pressed = [b for b in soup("button") if not (b.has_attr("aria-expanded") or b.find_parent(_TITLES))]
     for tag in [*soup(_LEFT_OUT), *soup(id=_ASIDE), *soup(class_=_ASIDE), *pressed]:
         tag.decompose()
     for table in soup("table"):  # one column of paragraphs is a page's layout
@@ -58,6 +59,13 @@ def read_html(body: bytes | str) -> list[Block]:
         if (links := tag("a", href=_WITHIN)) and _letters(tag) == _letters(*links):
             tag.decompose()  # of a table of contents
     soup.smooth()
+    for words in soup.find_all(string=re.compile(r"\S")):
+        if isinstance(words, bs4.element.PreformattedString):  # a comment
+            words.extract()
+        elif words.parent.name in _BOXES:  # it stands in no paragraph
+            run = [words, *takewhile(lambda tag: tag.name not in _BLOCK_TAGS, words.next_siblings)]
+            words.insert_before(paragraph := soup.new_tag("p"))
+            paragraph.extend(run)
     blocks: list[Block] = []
     for tag in soup.find_all([*_TITLES, *"p li table dt dd div blockquote button".split()]):
         if tag.find_parent("table"):
@@ -67,12 +75,8 @@ def read_html(body: bytes | str) -> list[Block]:
             blocks += tables_of(_spanned(tag), plain(tag.caption.get_text(" ")) if tag.caption else "")
             continue
         # the words of the tag itself: those of a nested list or paragraph follow as blocks of their own
-        inner = [
-            child
-            for child in tag.descendants
-            if child.name is None and next((t for t in child.parents if t.name in _BLOCK_TAGS), None) is tag
-        ]
-        text = with_notes("".join(str(child) for child in inner), notes)
+        own = (words for words in tag.find_all(string=True) if words.find_parent(_BLOCK_TAGS) is tag)
+        text = with_notes("".join(own), notes)
         if re.search(r"\S\t\d+$", text):
             continue  # a title, its page
         text = re.sub(r"(?<=[^\W\d])\t+(?=\S)", ": ", text)  # "Sunday", a tab, "closed"
@@ -112,10 +116,11 @@ def read_mail(path: Path) -> list[Block]:
     own = re.split(r"(?m)^(?:-- ?|-{4,}.*|On .{5,200} wrote:)$", text)[0].splitlines()
     lines = [(number, line) for number, line in enumerate(own, 1) if line[:1] != ">"]
     blocks = read_html(text) if html else blocks_of(lines)
-    names = [str(part.get_filename()) for part in mail.iter_attachments()]
-    lost = [
-        Block("lost", name, [(0, 1)], mark="an attachment; read it as a file of its own") for name in names
-    ]
+    why, names = (
+        "an attachment; read it as a file of its own",
+        (p.get_filename() for p in mail.iter_attachments()),
+    )
+    lost = [Block("lost", str(name), [(0, 1)], mark=why) for name in names]
     return [Block("heading", str(mail["subject"] or ""), [(0, 1)], 1), *blocks, *lost]
 
 
@@ -135,10 +140,8 @@ def _spanned(table: Any) -> list[Row]:
                 below |= {len(cells): (left - 1, words)} if left > 1 else {}
                 cells.append(words)
             if cell is not None:
-                words, high, wide = (
-                    plain(cell.get_text(", " if cell("li") else " ", strip=bool(cell("li")))),
-                    *(int(cell.get(k) or 1) for k in ("rowspan", "colspan")),
-                )
+                words = plain(cell.get_text(", " if cell("li") else " ", strip=bool(cell("li"))))
+                high, wide = (int(cell.get(name) or 1) for name in ("rowspan", "colspan"))
                 below |= {len(cells) + i: (high - 1, words) for i in range(wide) if high > 1}
                 cells += [words] * wide
         rows.append((row.sourceline or 0, cells))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .._lazy import need
-from .blocks import Block
+from .blocks import Block, is_whole
 from .markdown import blocks_of
 from .sheets import tables_of
 
@@ -62,9 +62,11 @@ def read_pdf(path: Path) -> list[Block]:
     gap = _gutter([(width, line) for _, width, lines in pages for line in lines])
     texts = [(number, list(_in_columns(lines, usual, gap))) for number, _, lines in pages]
     for edge in (0, -1, 0, -1):  # up to two lines above and below
-        titles = Counter(re.sub(r"\d+", "#", page[edge]) for _, page in texts if page)
+        digits = r"\d+" if len(texts) > 2 else r"(?!)"  # of two pages they may tell two rules apart
+        titles = Counter(re.sub(digits, "#", page[edge]) for _, page in texts if page)
         for _, page in texts:
-            if page and len(texts) > 2 and titles[re.sub(r"\d+", "#", page[edge])] > len(texts) / 2:
+            often = bool(page) and titles[re.sub(digits, "#", page[edge])] > len(texts) / 2
+            if often and len(texts) > 1 + is_whole(page[edge]):
                 del page[edge]
     blocks = blocks_of([(number, line) for number, page in texts for line in page] + [(0, ""), *ends])
     parts = (tables[int(block.text[1:])] if block.text[:1] == "\0" else [block] for block in blocks)

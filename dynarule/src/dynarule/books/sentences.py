@@ -16,6 +16,7 @@ REFERS_BACK = re.compile(rf"(?:{PHRASES['refers_back']})\b", re.IGNORECASE)
 _NEEDS_LAST = re.compile(rf"(?:{PHRASES['refers_back']}|{PHRASES['needs_last']})\b", re.IGNORECASE)
 """The beginning of a sentence that says nothing without the one before it."""
 _ABBREVIATION = re.compile(rf"\b(?:{PHRASES['abbreviations']})\.$", re.IGNORECASE)
+TITLE = "a title of its paragraph"
 _OPENER = re.compile(PHRASES["sentence_opener"])
 _TITLED = re.compile(r"\b(?:mr|mrs|ms|dr|prof|messrs|st)\.$", re.IGNORECASE)
 IMPRINT = re.compile(rf"(?:{PHRASES['imprint']})", re.IGNORECASE)
@@ -28,10 +29,11 @@ def sentences(text: str) -> list[tuple[int, str]]:
     for offset, sentence in _split(text):
         last = whole[-1][1] if whole else ""
         shortened = _TITLED.search(last) or (sentence[:1].isdigit() and _ABBREVIATION.search(last))
-        torn = sentence[:1].islower() or sentence[:1] in "<>=≤≥+/&:" or shortened
-        torn = torn or last[-1:] in (";", ",")  # "1. goals; 2. points"
+        torn = sentence[:1].islower() or sentence[:1] in "<>=≤≥+/&:;,)" or shortened
+        # "1. goals; 2. points", "... (see the log)"
+        torn = torn or last[-1:] in (";", ",") or (sentence[:1] == "(" and last[-1:].isalnum())
         if whole and (torn or _NEEDS_LAST.match(sentence) or last.endswith("?")):
-            whole[-1] = (whole[-1][0], f"{last} {sentence}")
+            whole[-1] = (whole[-1][0], f"{last}{'' if sentence[:1] in ';,)' else ' '}{sentence}")
         else:
             whole.append((offset, sentence))
     return whole
@@ -55,7 +57,7 @@ def no_rule(sentence: str, first: bool, alone: bool) -> str:
     """Return why a sentence is no rule, or nothing; it may be the first of several, or alone in its text."""
     words = sentence.split()
     if first and not alone and len(words) < 3 and re.fullmatch(r"[^\d:]+\.", sentence):
-        return "a title of its paragraph"
+        return TITLE
     if len(sentence.encode()) > LONGEST:
         return f"longer than {LONGEST:,} bytes"
     if not re.search(r"[^\W\d_]{2}", sentence):

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, time
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -44,7 +45,10 @@ def read_cells(path: Path) -> list[Block]:
     for cells in reader:
         rows.append((line, [" ".join(cell.split()) for cell in cells]))
         line = reader.line_num + 1 + skipped
-    return tables_of(rows)
+    width = max((len(cells) for _, cells in rows), default=0)
+    notes = list(takewhile(lambda row: "".join(row[1])[:1] == "#" and len(row[1]) < width, rows))
+    comments = [Block("lost", " ".join(cells), [(0, at)], mark="a comment") for at, cells in notes]
+    return comments + tables_of(rows[len(notes) :])
 
 
 def read_xlsx(path: Path) -> list[Block]:
@@ -162,11 +166,8 @@ def _parts(value: Any, lines: Sequence[int] = (), depth: int = 1) -> list[Block]
         return [Block("item", plain(v), [(0, n)]) for v, n in zip(value, lines, strict=True)]
     if not all(isinstance(v, dict) for v in value):
         raise ValueError("expected texts, or objects with a key such as `text` or `rule`")
-    if any(
-        isinstance(v, list) and v and isinstance(v[0], str | dict) and k in _LISTS
-        for o in value
-        for k, v in o.items()
-    ):
+    lists = [held[name] for held in value for name in _LISTS if isinstance(held.get(name), list)]
+    if any(isinstance(held[0], str | dict) for held in filter(None, lists)):
         return [block for v in value for block in _parts(v, (), depth)]
     return [records(value, lines)]
 
@@ -175,6 +176,8 @@ def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
     """Return objects as a table, a row each."""
     names = list(dict.fromkeys(name for value in values for name in value))
     table: list[Row] = [(0, names)]
+    if {"conditions", "event"} <= {*names}:  # of a rules engine, whose further fields say how it runs
+        names, table = ["conditions", "event"], [(0, ["if", "then"])]
     for line, value in zip(lines or range(len(values)), values, strict=True):
         table.append((line, [_flat(value.get(name)) for name in names]))
     return Block("table", "", [(0, 1)], rows=table)
@@ -183,6 +186,12 @@ def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
 def _flat(value: Any) -> str:
     """Return a value of a record as words: a list with commas, an object as "a is 1 and b is 2"."""
     if isinstance(value, dict):
+        parts = value.get("all") or value.get("any")
+        if isinstance(parts, list) and len(value) == 1:
+            return f"({(' and ' if 'all' in value else ' or ').join(map(_flat, parts))})"
+        if {"fact", "operator", "value"} <= value.keys():
+            how = WORDS["operators"].get(str(value["operator"]), str(value["operator"]))
+            return f"{value['fact']}{str(value.get('path', '')).lstrip('$')} {how} {_flat(value['value'])}"
         said = {n: WORDS["bounds"].get(n.strip("$"), f"{n} is".replace("_", " ")) for n in value}
         return " and ".join(f"{said[name]} {_flat(part)}" for name, part in value.items())
     if isinstance(value, list):

@@ -53,12 +53,8 @@ def table_rules(
         return [], ""
     header, body = rows[0][1], rows[1:]
     even = len({len(cells) for _, cells in rows}) == 1
-    if (
-        even
-        and len(header) == 2
-        and not (text or outcomes)
-        and re.search(r"\d", header[1] + header[0] * (header[0].count(" ") > 1))
-    ):
+    two = even and len(header) == 2 and not (text or outcomes)
+    if two and re.search(r"\d", header[1] + header[0] * (header[0].count(" ") > 1)):
         pairs = [TableRule(line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value]
         return pairs, "if first column, then second"
     if even and not _is_header(header, [cells for _, cells in body]):
@@ -84,9 +80,8 @@ def table_rules(
         stated = [cells[texts[0]] for cells in cells_of]
         texts = texts if sum(map(is_whole, stated)) > len(stated) / 2 else []  # else an offence, and its fine
     if texts and not outcomes:
-        return _with_exceptions(
-            _texts(names, body, texts[0]), names, body
-        ), f"rules in column {header[texts[0]]!r}"
+        made = _with_exceptions(_texts(names, body, texts[0]), names, body)
+        return made, f"rules in column {header[texts[0]]!r}"
     corner = header[0]
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
         return list(_matrix(header, body, title)), "a matrix, a rule a cell"
@@ -169,11 +164,8 @@ def _one_header(rows: list[Row]) -> list[Row]:
     for at in range(1, len(spread)):
         spread[at] = spread[at] or (spread[at - 1] if at < len(lower) and lower[at] and not lower[0] else "")
     same = [cell for cell in spread if cell]
-    if (
-        len(same) == len({*same})
-        or len(lower) != len(spread)
-        or (lower[0] not in ("", upper[0]) and any(re.search(r"\d", cell) for cell in lower))
-    ):
+    values = lower[0] not in ("", upper[0]) and any(re.search(r"\d", cell) for cell in lower)
+    if values or len(same) == len({*same}) or len(lower) != len(spread):
         return rows
     names = [a if a == b else f"{a} {b}".strip() for a, b in zip(spread, lower, strict=True)]
     return [(line, names), *rows[2:]]

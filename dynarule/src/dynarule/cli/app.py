@@ -53,10 +53,8 @@ def example(
 
     quiet_libraries()
     write_example(folder, book=book)
-    note(
-        f"wrote {folder}: "
-        + ("rules.txt, train.jsonl, held_out.jsonl, model" if book is None else "rules.txt, questions.jsonl")
-    )
+    written = "rules.txt, questions.jsonl" if book else "rules.txt, train.jsonl, held_out.jsonl, model"
+    note(f"wrote {folder}: {written}")
 
 
 for command in (generate, serve, train, confidence, support, inspect, example):

@@ -64,9 +64,8 @@ def support(
     from ..memory.refusal import says, support_curve
     from ..tokenizer import question_prompts
 
-    prompts = question_prompts(
-        tokenizer, [row["question"] for row in rows], base.active_peft_config.question_opening
-    )
+    texts = [row["question"] for row in rows]
+    prompts = question_prompts(tokenizer, texts, base.active_peft_config.question_opening)
     settings: dict[str, Any] = {"max_new_tokens": max_new_tokens, "batch_size": batch_size}
     answers = generate(base, tokenizer, bank, prompts, min_support=0.0, **settings)
     right = [says(answer.text, gold) for answer, gold in zip(answers, golds, strict=True)]
@@ -80,10 +79,10 @@ def support(
     say("min_support  answered  right in all  right of those answered")
     shown = points[:: max(1, len(points) // 10)]
     for point in sorted({*shown, best}):
-        mark = "  <- most right" if point == best else ""
-        say(
-            f"{point.least:11.3f}  {point.coverage:8.3f}  {point.accuracy:12.3f}  {point.answered:10.3f}{mark}"
+        figures = (
+            f"{point.least:11.3f}  {point.coverage:8.3f}  {point.accuracy:12.3f}  {point.answered:10.3f}"
         )
+        say(figures + ("  <- most right" if point == best else ""))
 
 
 def inspect(
