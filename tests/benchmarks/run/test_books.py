@@ -87,7 +87,7 @@ def own(tmp_path):
             "answers": ["entry"],
             "steps": [{"rule_ids": ["a.md:9"]}],
         },
-        {"question": "Who owns the pool?", "answers": ["unknown"]},
+        {"question": "Who owns the pool?", "answers": ["Unknown "]},
     ]
 
     def write(*rows):

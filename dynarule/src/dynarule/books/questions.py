@@ -38,6 +38,8 @@ def read_questions(path: Path | None) -> list[dict[str, Any]]:
         answers = row.get("answers")
         if not isinstance(answers, list) or not answers or not all(isinstance(one, str) for one in answers):
             raise ValueError(f'{path} row {number} needs "answers", a list of texts, got {answers!r:.60}')
+        if [one.strip().casefold() for one in answers] == ["unknown"]:
+            row["answers"] = ["unknown"]  # as it is compared with
         for step in row.get("steps") or []:
             if not isinstance(step, dict) or not isinstance(step.get("rule_ids"), list):
                 raise ValueError(f'{path} row {number} has a step without "rule_ids", got {step!r:.60}')

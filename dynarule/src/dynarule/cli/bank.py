@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .loading import load_model, rule_encoder
-from .shared import EncoderOption, grouped, note, note_parts, note_unseen, progress_bar
+from .loading import Reading
+from .shared import grouped, note, note_unseen, progress_bar
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
-    from ..bank.sources import Rules
 
 app = typer.Typer(help="Build and change rule banks.", no_args_is_help=True)
 Bank = Annotated[Path, typer.Argument(help="Bank folder.", show_default=False)]
@@ -24,39 +22,6 @@ RuleFile = Annotated[
 ]
 UNFINISHED = ".embeddings"
 """Folder of a bank that is being built, with what is embedded so far: a build that was stopped goes on from there."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How rules are read from a file, and what encodes them."""
-
-    encoder: EncoderOption = None
-    model: Annotated[
-        str | None, typer.Option("--model", help="The model that will answer, for --encoder layers:N.")
-    ] = None
-    adapter: Annotated[
-        Path | None, typer.Option("--adapter", help="The adapter that will read it: its encoder is taken.")
-    ] = None
-
-    def read(self, path: Path) -> Rules:
-        """Read a file of rules."""
-        from ..bank.sources import read_rules
-
-        if path.is_dir():
-            raise ValueError(f"{path} is a folder; expected a file of rules (.parquet, .csv, .tsv or text)")
-        rules = read_rules(path)
-        note_unseen("rules", rules.texts)
-        note_parts(rules)
-        return rules
-
-    def open_encoder(self, like: str = "") -> Any:
-        """Open the encoder that is named, else the one of a fingerprint, or of the adapter."""
-        from ..config import DynaRuleConfig
-
-        if self.adapter is not None:
-            like = like or DynaRuleConfig.from_pretrained(self.adapter).encoder
-        base, tokenizer = (None, None) if self.model is None else load_model(self.model, None, None)
-        return rule_encoder(self.encoder, like=like, model=base, tokenizer=tokenizer)
 
 
 @app.command()

@@ -6,7 +6,9 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from ..serve.unfamiliar import unfamiliar
 from .shared import (
@@ -26,6 +28,7 @@ MOST_TEXTS = 2_000
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
+    from ..bank.sources import Rules
 
 
 def quiet_libraries() -> None:
@@ -65,11 +68,9 @@ def load_model(name: str, adapter: Path | None, device: str | None) -> tuple[Any
 def load_rules(path: Path, encoder: str | None, like: str, model: Any, tokenizer: Any) -> RuleBank:
     """Load a bank folder, or encode a file of rules; by default with the encoder of fingerprint ``like``."""
     from ..bank.bank import RuleBank
-    from ..bank.sources import read_rules
 
     if not path.is_dir():
-        rules = read_rules(path)  # before an encoder is loaded for nothing
-        note_parts(rules)
+        rules = read_file(path)  # before an encoder is loaded for nothing
         encode = rule_encoder(encoder, like=like, model=model, tokenizer=tokenizer)
         return RuleBank.from_rules(rules, encode)
     bank = RuleBank.load(path)
@@ -83,6 +84,15 @@ def load_rules(path: Path, encoder: str | None, like: str, model: Any, tokenizer
     return bank
 
 
+def read_file(path: Path) -> Rules:
+    """Read a file of rules."""
+    from ..bank.sources import read_rules
+
+    rules = read_rules(path)
+    note_parts(rules)
+    return rules
+
+
 def rule_encoder(encoder: str | None, *, like: str = "", model: Any = None, tokenizer: Any = None) -> Any:
     """Open the encoder that is named, else the one of fingerprint ``like``."""
     from ..bank.encoders import encoder_of, open_encoder
@@ -91,6 +101,36 @@ def rule_encoder(encoder: str | None, *, like: str = "", model: Any = None, toke
     if encoder is not None or not like:
         return open_encoder(encoder or "minilm", model, tokenizer)
     return encoder_of(like, model, tokenizer)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How rules are read from a file, and what encodes them."""
+
+    encoder: EncoderOption = None
+    model: Annotated[
+        str | None, typer.Option("--model", help="The model that will answer, for --encoder layers:N.")
+    ] = None
+    adapter: Annotated[
+        Path | None, typer.Option("--adapter", help="The adapter that will read it: its encoder is taken.")
+    ] = None
+
+    def read(self, path: Path) -> Rules:
+        """Read a file of rules."""
+        if path.is_dir():
+            raise ValueError(f"{path} is a folder; expected a file of rules (.parquet, .csv, .tsv or text)")
+        rules = read_file(path)
+        note_unseen("rules", rules.texts)
+        return rules
+
+    def open_encoder(self, like: str = "") -> Any:
+        """Open the encoder that is named, else the one of a fingerprint, or of the adapter."""
+        from ..config import DynaRuleConfig
+
+        if self.adapter is not None:
+            like = like or DynaRuleConfig.from_pretrained(self.adapter).encoder
+        base, tokenizer = (None, None) if self.model is None else load_model(self.model, None, None)
+        return rule_encoder(self.encoder, like=like, model=base, tokenizer=tokenizer)
 
 
 @dataclass(frozen=True)
