@@ -57,11 +57,6 @@ BuildFolder = Annotated[Path, typer.Argument(help="Folder made by: ruleworld bui
 NewFolder = Annotated[Path, typer.Option("--out", help="New or empty folder.", show_default=False)]
 
 
-def main() -> None:
-    """Run the command line."""
-    app()
-
-
 def _version(wanted: bool) -> None:
     if wanted:
         from . import __version__
@@ -296,5 +291,6 @@ def certify(
     raise typer.Exit(not made["passes"])
 
 
+main = app
 if __name__ == "__main__":
     main()

@@ -86,7 +86,3 @@ def main() -> None:
         # Most likely of stdout, which Python would try to write once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         sys.exit(f"error: {disk_error(error)}")
-
-
-if __name__ == "__main__":
-    main()

@@ -61,13 +61,11 @@ class Episode:
     @cached_property
     def _pool(self) -> tuple[EnvWorld, Ints]:
         world, _, row = place_of(self.config, self.metadata["index"])
-        for name in ("gold_rule_ids", "answers"):
-            if self.metadata[name] != row[name]:
-                raise ValueError(
-                    f"metadata has {name} {self.metadata[name]!r:.60}, the question at its index "
-                    f"{self.metadata['index']} has {row[name]!r:.60}; make the instance anew with "
-                    "ruleworld_data.environments.instance"
-                )
+        if any(self.metadata[name] != row[name] for name in ("gold_rule_ids", "answers")):
+            raise ValueError(
+                f"metadata is not that of the question at its index, {self.metadata['index']}, whose answers are "
+                f"{row['answers']}; make the instance anew with ruleworld_data.environments.instance"
+            )
         return world, np.sort(world.pool(row, self.config))
 
     def search(self, query: object) -> str:
