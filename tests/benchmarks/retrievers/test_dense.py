@@ -1,4 +1,5 @@
 import importlib.util
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,6 +58,35 @@ def test_another_encoder_is_asked_on_its_own_sides(monkeypatch, search):
     search(retriever, ids, rules, ["x", "first thought"], 2)
     assert asked == [["first rule", "x"], ["first thought"]]
     assert len(list((cache_root() / "embeddings").glob("*/*.sqlite"))) == 1
+    dense.embeddings.cache_clear()
+
+
+def test_an_encoder_that_was_trained_again_in_its_folder_is_another(monkeypatch, search, tmp_path):
+    """What the one before it made of a rule is not taken from the cache, nor its run gone on with."""
+    from rwbench.retrievers import dense
+
+    class Model:
+        def __init__(self, folder):
+            self.one_first = (Path(folder) / "model.safetensors").read_bytes() == b"1"
+
+        def encode_document(self, texts, **_):
+            rows = [[1.0, 0.0], [0.0, 1.0]][:: 1 if self.one_first else -1]
+            return np.array(rows, dtype=np.float32)
+
+        def encode_query(self, texts, **_):
+            return np.array([[1.0, 0.5]] * len(texts), dtype=np.float32)
+
+    monkeypatch.setattr(dense, "_model", Model)
+    before = None
+    for weights, first in ((b"1", 5), (b"2", 9)):
+        dense.embeddings.cache_clear()  # as in another process
+        (tmp_path / "model.safetensors").write_bytes(weights)
+        retriever = Dense.of(str(tmp_path))
+        hits = search(retriever, np.array([5, 9], dtype=np.int32), ["one", "two"], ["which?"], 1)
+        assert hits[0].ids.tolist() == [first] and retriever != before
+        before = before or retriever
+    with pytest.raises(ValueError, match="has changed since the run was specified"):
+        search(before, np.array([5, 9], dtype=np.int32), ["one", "two"], ["which?"], 1)
     dense.embeddings.cache_clear()
 
 

@@ -41,7 +41,7 @@ Four searches, the paper's budget, are fewer than the rules of most questions, a
 
 def retrievers(cell: Cell) -> tuple[Retriever, Retriever, Retriever]:
     """Return dense, BM25 and their fusion (RRF, k = 60)."""
-    dense, bm25 = Dense(cell.encoder), BM25()
+    dense, bm25 = Dense.of(cell.encoder), BM25()
     return dense, bm25, RRF((bm25, dense))
 
 

@@ -30,7 +30,7 @@ def scale(options: Options) -> list[RunSpec]:
 def _rows(cell: Cell) -> list[Method]:
     """Return the rows; a rule memory without an adapter for the model does not run, which the command says."""
     rows: list[Method] = [Solver()]  # whether more rules leave the answers what they are
-    searches = (BM25(), Dense(cell.encoder))
+    searches = (BM25(), Dense.of(cell.encoder))
     rows += [RAG(model=cell.model, retriever=search, in_prompt=IN_PROMPT) for search in searches]
     both = from_both_ends(cell.model)[:3]  # without ReAct
     # the usual share was chosen among 10,000 rules; what suits more of them may be another

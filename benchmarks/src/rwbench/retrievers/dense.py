@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Sequence
+from dataclasses import field
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
@@ -34,12 +36,20 @@ class Dense(Retriever):
         used.
     verbalise_fol : bool
         Turn FOL symbols into words before encoding (see `dynarule.bank.verbalise`).
+    weights : str
+        Hash of a folder's files, from `of`: another encoder in the same place is another run.
     """
 
     name = "dense"
 
     encoder: Annotated[str, Field(min_length=1)] = "minilm"
     verbalise_fol: bool = True
+    weights: str = field(default="", metadata={"later": True})
+
+    @classmethod
+    def of(cls, encoder: str) -> Dense:
+        """Return the retriever of an encoder, with the hash of a folder's files."""
+        return cls(encoder, weights=_weights(encoder))
 
     @property
     def label(self) -> str:
@@ -55,9 +65,14 @@ class Dense(Retriever):
         return None if found else 'pip install "rwbench[dense]"'
 
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
-        """Encode the pool, or read it from the cache."""
+        """Encode the pool, or read it from the cache; a ValueError if the encoder is not the one of the spec."""
         from dynarule.bank import verbalise
 
+        if self.weights and self.weights != (found := _weights(self.encoder)):
+            raise ValueError(
+                f"the encoder {self.encoder!r} has changed since the run was specified: its files have the hash "
+                f"{found or '(none)'}, the run was made for {self.weights}; put them back, or start a new run"
+            )
         wording = [verbalise(text) for text in texts] if self.verbalise_fol else texts
         rules_MP = embeddings(self.encoder, "document")(wording).numpy()
 
@@ -70,6 +85,15 @@ class Dense(Retriever):
         return score
 
 
+def _weights(encoder: str) -> str:
+    """Return the start of the hash of an encoder's files; "" for a name."""
+    if encoder in ENCODERS or not Path(encoder).is_dir():
+        return ""
+    from dynarule.bank.encoders import folder_hash
+
+    return folder_hash(Path(encoder))[:12]
+
+
 @lru_cache(maxsize=8)
 def embeddings(encoder: str, side: Literal["query", "document"]) -> EmbeddingCache:
     """Return this process's cache for one side of an encoder; the model is loaded when a text is not stored."""
@@ -78,7 +102,9 @@ def embeddings(encoder: str, side: Literal["query", "document"]) -> EmbeddingCac
     import torch
     from dynarule.bank import EmbeddingCache
 
-    name = f"{ENCODERS[encoder]}-{version(ENCODERS[encoder])}" if encoder in ENCODERS else encoder
+    name = f"{encoder}{_weights(encoder)}"
+    if encoder in ENCODERS:
+        name = f"{ENCODERS[encoder]}-{version(ENCODERS[encoder])}"
 
     def encode(texts: Sequence[str]) -> torch.Tensor:
         encode_side = getattr(_model(encoder), f"encode_{side}")
