@@ -12,11 +12,11 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_750,
     "dynarule": 13_040,
-    "benchmarks": 12_220,
-    "tests": 20_470,
+    "benchmarks": 12_250,
+    "tests": 20_500,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 37_010
+ALL_SOURCE = 37_040
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3
