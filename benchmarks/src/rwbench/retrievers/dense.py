@@ -89,7 +89,7 @@ def _weights(encoder: str) -> str:
     """Return the start of the hash of an encoder's files; "" for a name."""
     if encoder in ENCODERS or not Path(encoder).is_dir():
         return ""
-    from dynarule.bank.encoders import folder_hash
+    from dynarule.bank import folder_hash
 
     return folder_hash(Path(encoder))[:12]
 

@@ -6,7 +6,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     bank="RuleBank",
     embedding_cache="EmbeddingCache",
-    encoders="SentenceEncoder encoder_of key_texts open_encoder read_as_text verbalise",
+    encoders="SentenceEncoder encoder_of folder_hash key_texts open_encoder read_as_text verbalise",
     layer_encoder="LayerEncoder",
     rows="SharedRows",
     sources="conclusion_of premise_of read_rules",
