@@ -4,12 +4,10 @@ The tokenizer decides whether BM25 works on rules at all: split at blanks, ``Tin
 "a tiny cat", and every rule in FOL scores zero.
 """
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 
-WORD = re.compile(r"[^\W\d_]+|\d+")
-"""A run of letters or a run of digits: underscores and brackets separate, and ``x2`` is two terms."""
+from ruleworld_data.environments import index_terms
 
 
 @lru_cache(maxsize=300_000)
@@ -20,18 +18,8 @@ def naive(text: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=300_000)
 def identifier_aware(text: str) -> tuple[str, ...]:
-    """Split lower-cased text into runs of letters or digits and stem them (English Snowball).
-
-    Digits stay, because counts are content; stop words stay, because "in" is half of "in the desert".
-    """
-    return tuple(_stemmer()(WORD.findall(text.lower())))
+    """Split text as the environments' search does, see `ruleworld_data.environments.index_terms`."""
+    return tuple(index_terms()(text))
 
 
 TOKENIZERS: dict[str, Callable[[str], tuple[str, ...]]] = {"naive": naive, "aware": identifier_aware}
-
-
-@lru_cache(maxsize=1)
-def _stemmer() -> Callable[[list[str]], list[str]]:
-    import Stemmer
-
-    return Stemmer.Stemmer("english").stemWords

@@ -22,6 +22,6 @@ __getattr__, __dir__, __all__ = attach(
     config="EnvConfig RewardWeights read_config",
     instances="Instance instance",
     reward="Reward score",
-    search="Episode import_bm25s lucene_bm25",
+    search="Episode import_bm25s index_terms lucene_bm25",
     worlds="place_of",
 )

@@ -21,7 +21,7 @@ from .instances import instance
 from .reward import Reward, read_metadata, score
 from .worlds import EnvWorld, place_of
 
-__all__ = ["Episode", "import_bm25s", "lucene_bm25"]
+__all__ = ["Episode", "import_bm25s", "index_terms", "lucene_bm25"]
 
 NOTHING = "No rule shares a word with that."
 NO_MORE = "No searches are left. Give the answer now."
@@ -80,7 +80,7 @@ class Episode:
         world, pool = self._pool
         engine = _bm25(world, self.config.form)
         text = query[:LONGEST_QUERY] if isinstance(query, str) else ""
-        terms = engine.get_tokens_ids(_terms()(text))
+        terms = engine.get_tokens_ids(index_terms()(text))
         if not terms:
             return NOTHING
         scores = np.round(engine.get_scores_from_ids(terms), 9)[pool]
@@ -139,12 +139,15 @@ def lucene_bm25(texts: Sequence[Sequence[str]], **options: Any) -> Any:
 @lru_cache(maxsize=16)
 def _bm25(world: EnvWorld, form: str) -> Any:
     """Index the rules of a world."""
-    return lucene_bm25([*map(_terms(), world.texts(form))])
+    return lucene_bm25([*map(index_terms(), world.texts(form))])
 
 
 @lru_cache(maxsize=1)
-def _terms() -> Callable[[str], list[str]]:
-    """Return what splits texts and identifiers into lower-case words, and stems them: "stroked" finds "strokes"."""
+def index_terms() -> Callable[[str], list[str]]:
+    """Return what splits texts and identifiers into lower-case words, and stems them: "stroked" finds "strokes".
+
+    Runs of letters and runs of digits are words. Counts are content, and "in" is half of "in the desert": both stay.
+    """
     with tool("bm25s with PyStemmer", "environments"):
         import_bm25s()
         import Stemmer
