@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 11_750,
+    "ruleworld-data": 11_760,
     "dynarule": 13_040,
-    "benchmarks": 12_250,
+    "benchmarks": 12_240,
     "tests": 20_500,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 37_040
+ALL_SOURCE = 37_030
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3
