@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_760,
-    "dynarule": 13_040,
+    "dynarule": 13_050,
     "benchmarks": 12_240,
-    "tests": 20_500,
+    "tests": 20_650,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 37_030

@@ -17,9 +17,9 @@ LINES = [
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_sentence_is_split_where_its_main_clause_begins(line):
-    premise, conclusion = ", ".join(re.findall(r"\[(.+?)\]", line)), re.search(r"\{(.+)\}", line)
+    premise, conclusion = ", ".join(re.findall(r"\[(.+?)\]", line)), "".join(re.findall(r"\{(.+?)\}", line))
     rule = re.sub(r"[\[\]{}]", "", line)
-    expected = (premise, conclusion[1], True) if premise and conclusion else (rule, rule, False)
+    expected = (premise, conclusion, True) if premise and conclusion else (rule, rule, False)
     assert split_rule(rule) == expected
 
 

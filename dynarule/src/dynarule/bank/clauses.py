@@ -85,8 +85,8 @@ def split_rule(rule: str) -> Clauses:
     label = re.match(rf"[^.:;,]{{1,40}}: (?={CLAUSAL.pattern})|{_NO_LABEL.pattern}: ", first, re.IGNORECASE)
     if label:  # "RENT: When you land on ...", "Note: ..."
         text, first = text[label.end() :], first[label.end() :]
-    # "it ends if ...; the next begins"
-    begun = re.match(r"(?:[^;:({]|\([^()]*\))+(?=; (?!then\b|else\b|and\b|or\b))", first)
+    # "it ends if ...; the next begins", "it ends if ..., otherwise it goes on"
+    begun = re.match(r"(?:[^;:({]|\([^()]*\))+?(?=; (?!then\b|else\b|and\b|or\b)|, otherwise\b)", first)
     finds = _logic, leading, _label, _behind
     reads = [(find, part) for part in dict.fromkeys([begun[0] if begun else first, first]) for find in finds]
     for find, read in [(_forms, text), *reads]:
@@ -173,12 +173,14 @@ def _subject(text: str) -> tuple[str, str] | None:
             before = ""  # "65 or over"
         finite = word in MODALS or (word in VERBS and before not in NOT_BEFORE_VERB)
         if found and (word in RELATIVE | {"and", "or", "but"} or CLAUSAL.fullmatch(word)):
+            if found[-1] == i - 1 and text[: words[i - 1][0]].endswith(", "):
+                return None  # "people who smoke, drink or eat here are sent out"
             break
         if word in RELATIVE:
             head, own, restricted = head or before, True, True
         elif own:
             at_once = before in RELATIVE - {"whose", "whom"} and text[: words[i][0]].rstrip()[-1] != ","
-            adverb = word.endswith("ly") or word in ("also", "always", "never", "not", "still", "only")
+            adverb = word.endswith("ly") or word in LISTS["adverbs"]
             own = not finite and not (at_once and not adverb and word not in ARTICLES | LISTS["pronouns"])
         elif finite and before not in MODALS | {"not", "to", "and", "or", "but"}:
             plural = VERBS.get(word, False)
@@ -226,7 +228,7 @@ def _label(text: str) -> tuple[str, str] | None:
     two = between and marks[1][0][0] == ":" and len(between.split()) < 5 and not has_verb(between)
     mark = marks[1 if two else 0]  # "Waste: glass: green bin"
     label, rest = text[: mark.start()], text[mark.end() :]
-    if "=" in marks[0][0] and re.search(r"\b(?:if|when|unless|while|until)\b", label[1:]):
+    if "=" in marks[0][0] and re.search(r"(?i)\b(?:if|when|unless|while|until)\b|\{", label):
         return None  # "Return 0 if a = b"
     words = label.lower().split()
     noun = "=" in marks[0][0] or (len(blanked(label).replace("\0", "").split()) <= 8 and not has_verb(label))

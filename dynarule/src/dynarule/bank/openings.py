@@ -45,12 +45,14 @@ def leading(text: str) -> tuple[str, str] | None:
     commas = _commas(text)
     clausal, then = bool(CLAUSAL.match(text)), re.search(r",?\s+then,?\s+", text, re.IGNORECASE)
     rest = text[then.end() :] if then else ""
-    follows = has_verb(rest) or "=" in rest or (then and then[0].isupper())
+    follows = has_verb(rest) or "=" in rest or (then and (then[0].isupper() or [then.start()] == commas[:1]))
     if then and follows and (clausal or text[:5].lower() == "given"):
         return text[: then.start()], rest
     colon = text.find(": ", 0, commas[0]) if commas else -1
     if colon > 0 and (parts := _uncomma(text, text[:colon], clausal)):
         return parts  # the commas are those of a list behind it
+    if commas and clausal and text[: commas[0]].split()[-1] in MODALS:
+        return _uncomma(text, text[: commas[0]], clausal)  # "... the buyer shall, within 7 days, inform ..."
     segments = [text[start + 1 : end].strip() for start, end in pairwise([*commas, len(text)])]
     complete = not clausal or (commas and has_verb(text[: commas[0]].partition(" ")[2]))
     for comma, segment in zip(commas, segments, strict=True):

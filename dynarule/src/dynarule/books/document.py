@@ -177,14 +177,15 @@ class Document:
             begins = isinstance(where, Block) and (where.kind == "item" or text[:1].islower())
             if above and begins and len(parts) == 1:
                 parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]
-            if above and isinstance(where, Block) and where.mark == ":" and text[:1].isupper():
-                parts[0] = 0, f"{above[-1][1]}: {parts[0][1]}"  # a term, and what it means
+            term = above[-1][1] if above and isinstance(where, Block) and where.mark == ":" else ""
+            if not parts[0][1].startswith(term):
+                parts[0] = 0, f"{term}: {parts[0][1]}"
             for number, (offset, sentence) in enumerate(parts):
                 line = where if isinstance(where, int) else where.line_at(offset)
                 sentence = sentence if has_verb(sentence) else label + sentence
                 last = self.rules[-1] if self.rules and not number else None
-                beside = last and last.context == tuple(title for _, title in self.headings)
-                if beside and REFERS_BACK.match(sentence) and not sentence.endswith(":"):
+                about_last = REFERS_BACK.match(sentence) and not sentence.endswith(":")
+                if last and about_last and last.context == tuple(title for _, title in self.headings):
                     last.go_on(sentence)
                 elif reason := no_rule(sentence, not number, len(parts) == 1):
                     self._leave(line, sentence, reason)

@@ -176,7 +176,8 @@ def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
     """Return objects as a table, a row each."""
     names = list(dict.fromkeys(name for value in values for name in value))
     table: list[Row] = [(0, names)]
-    if {"conditions", "event"} <= {*names}:  # of a rules engine, whose further fields say how it runs
+    if "conditions" in names and all(isinstance(value.get("event"), dict) for value in values):
+        # of a rules engine, whose further fields say how it runs
         names, table = ["conditions", "event"], [(0, ["if", "then"])]
     for line, value in zip(lines or range(len(values)), values, strict=True):
         table.append((line, [_flat(value.get(name)) for name in names]))
