@@ -54,10 +54,10 @@ def test_another_encoder_is_asked_on_its_own_sides(monkeypatch, search):
     ids = np.array([5, 9], dtype=np.int32)
     hits = search(retriever, ids, rules, ["first rule", "x"], 2)
     assert [each.ids.tolist() for each in hits] == [[9, 5], [5, 9]]
-    # Queries are encoded once in a process, and not stored.
+    # Queries are encoded once, and kept apart from documents.
     search(retriever, ids, rules, ["x", "first thought"], 2)
     assert asked == [["first rule", "x"], ["first thought"]]
-    assert len(list((cache_root() / "embeddings").glob("*/*.sqlite"))) == 1
+    assert len(list((cache_root() / "embeddings").glob("*/*.sqlite"))) == 2
     dense.embeddings.cache_clear()
 
 

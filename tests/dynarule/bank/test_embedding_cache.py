@@ -2,8 +2,6 @@
 
 import multiprocessing
 import shutil
-import sqlite3
-from contextlib import closing
 
 import pytest
 import torch
@@ -68,17 +66,6 @@ def test_two_processes_share_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr(embedding_cache, "changing", other_was_first)
     assert torch.equal(EmbeddingCache(late, tmp_path)(["a", "b", "c"]), Counting()(["a", "b", "c"]))
     assert late.seen == ["c"]
-
-
-def test_queries_that_are_not_stored_stay_in_this_process(tmp_path):
-    encode = Counting()
-    cache = EmbeddingCache(encode, tmp_path)
-    kept = cache(["a rule"])
-    rows = cache(["a thought", "a rule"], store=False)
-    assert torch.equal(rows[1], kept[0]) and encode.seen == ["a rule", "a thought"]
-    assert torch.equal(cache(["a thought"], store=False), rows[:1]) and len(encode.seen) == 2
-    with closing(sqlite3.connect(cache.path)) as database:
-        assert database.execute("SELECT count(*) FROM embeddings").fetchone() == (1,)
 
 
 def test_a_damaged_embedding_is_encoded_again_and_a_damaged_file_is_named(tmp_path):

@@ -77,7 +77,7 @@ class Dense(Retriever):
         rules_MP = embeddings(self.encoder, "document")(wording).numpy()
 
         def score(queries: Sequence[str]) -> Scores:
-            queries_QP = embeddings(self.encoder, "query")(queries, store=False).numpy()
+            queries_QP = embeddings(self.encoder, "query")(queries).numpy()
             # Rounded: products differ in the last bits between machines and batch shapes; ids break the ties.
             cosines_QM: Scores = (queries_QP @ rules_MP.T).astype(np.float64)
             return cosines_QM.round(6)

@@ -111,12 +111,9 @@ class EmbeddingCache:
             )
         self.encode, self.fingerprint, self.batch = encode, name, batch
         self.path = Path(folder) / hashlib.sha256(name.encode()).hexdigest()[:16] / "embeddings.sqlite"
-        self._unstored: dict[bytes, np.ndarray] = {}
 
-    def __call__(self, texts: Sequence[str], store: bool = True) -> Tensor:
+    def __call__(self, texts: Sequence[str]) -> Tensor:
         """Return embeddings, fp32 (N, P), on the CPU; new texts are encoded and written.
-
-        With ``store=False`` new embeddings stay in this process, as for queries that come one by one and never again.
 
         Raises
         ------
@@ -131,26 +128,21 @@ class EmbeddingCache:
             return self.encode([])
         known = self._read(wanted)
         missing = [key for key in wanted if key not in known]
-        if missing and not store:
-            self._unstored |= self._encoded(missing, wanted)
-            known |= self._unstored
-        elif missing:
+        if missing:
             with changing(self.path.parent):
                 known |= self._read(missing)  # another process may have encoded them while this one waited
                 missing = [key for key in missing if key not in known]
                 for start in range(0, len(missing), self.batch):
-                    new = self._encoded(missing[start : start + self.batch], wanted)
+                    part = missing[start : start + self.batch]
+                    rows = embed(self.encode, [wanted[key] for key in part]).detach().float().cpu().numpy()
+                    new = dict(zip(part, rows, strict=True))
                     self._write(new)
                     known |= new
         return torch.from_numpy(np.stack([known[key] for key in keys]))
 
-    def _encoded(self, keys: Sequence[bytes], texts: dict[bytes, str]) -> dict[bytes, np.ndarray]:
-        rows = embed(self.encode, [texts[key] for key in keys]).detach().float().cpu().numpy()
-        return dict(zip(keys, rows, strict=True))
-
     def _read(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
-        """Return the embeddings that are known, here or on disk."""
-        known = {key: self._unstored[key] for key in keys if key in self._unstored}
+        """Return the embeddings that are known."""
+        known: dict[bytes, np.ndarray] = {}
         if not self.path.is_file():
             return known
         damaged, wanted = 0, list(keys)

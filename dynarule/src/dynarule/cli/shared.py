@@ -87,7 +87,9 @@ class Commands(TyperGroup):
         except BrokenPipeError:  # the reader of our output has gone, as in `| head`
             raise
         except (ValueError, OSError, ImportError, KeyError, RecursionError) as error:
-            note(" ".join(message_of(error).split()))
+            # a KeyError's text is in quotes
+            text = error.args[0] if isinstance(error, KeyError) and error.args else error
+            note(" ".join(str(text).split()))
             raise typer.Exit(2) from None
         except KeyboardInterrupt:
             note("stopped")
@@ -115,11 +117,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = Signature(options)  # type: ignore[attr-defined]
     run.__annotations__ = {option.name: option.annotation for option in options}
     return run
-
-
-def message_of(error: Exception) -> str:
-    """Return the text of an error; that of a KeyError without its quotes."""
-    return str(error.args[0] if isinstance(error, KeyError) and error.args else error)
 
 
 def say(line: str) -> None:
