@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ruleworld_data.generate import table
-from ruleworld_data.spec import PAPER_POINT, VERSION, WorldSpec
+from ruleworld_data.spec import WorldSpec
 
 
 def blocks(test, name):
@@ -16,11 +16,9 @@ def blocks(test, name):
     return [[tuple(None if cell == "-" else cell for cell in row) for row in block] for block in rows]
 
 
-def question_table(
-    subtask, split, scale="paper", seed=0, start=0, stop=None, version=VERSION, dials=PAPER_POINT
-):
+def question_table(subtask, split, scale="paper", seed=0, start=0, stop=None, **made):
     """Return questions of a split."""
-    return table(subtask, WorldSpec(scale, split, seed, version, dials), start, stop)
+    return table(subtask, WorldSpec(scale, split, seed, **made), start, stop)
 
 
 def rule_table(split="train", *settings, **more):
