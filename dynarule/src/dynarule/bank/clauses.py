@@ -232,13 +232,7 @@ def _label(text: str) -> tuple[str, str] | None:
         return None  # "Return 0 if a = b"
     words = label.lower().split()
     noun = "=" in marks[0][0] or (len(blanked(label).replace("\0", "").split()) <= 8 and not has_verb(label))
-    # "late returns" are no sentence
-    noun = noun or (
-        len(words) <= 4
-        and VERBS.keys().isdisjoint(words[1:-1])
-        and words[0] not in LISTS["pronouns"]
-        and (len(words) < 3 or VERBS.get(words[0]) is not True)
-        and VERBS.get(words[-1]) is not True
-        and not MODALS.intersection(words)
-    )
+    few = len(words) <= 4 and VERBS.keys().isdisjoint(words[1:-1]) and not MODALS.intersection(words)
+    open_ = words[0] in LISTS["pronouns"] or (len(words) > 2 and VERBS.get(words[0]) is True)
+    noun = noun or (few and not open_ and VERBS.get(words[-1]) is not True)  # "late returns" are no sentence
     return (label, rest) if CLAUSAL.match(label) or noun else None

@@ -62,7 +62,7 @@ class Document:
                 end = self._answer(block, blocks[end:]) + end
             if block.kind == "heading":
                 self._below(block.depth)
-                self.headings.append((block.depth, block.text))
+                self.headings += [(block.depth, block.text)] if block.text else []
             elif block.kind == "table":
                 self._table(block)
             elif block.kind == "rule":

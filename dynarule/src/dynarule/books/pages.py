@@ -32,8 +32,7 @@ def markup(path: Path) -> bytes | str:
 
 def read_html(body: bytes | str) -> list[Block]:
     """Return the blocks of a page, without its navigation, notices and forms."""
-    bs4 = need("bs4", "documents")
-    soup = bs4.BeautifulSoup(body, "html.parser")
+    soup = need("bs4", "documents").BeautifulSoup(body, "html.parser")
     pressed = [b for b in soup("button") if not (b.has_attr("aria-expanded") or b.find_parent(_TITLES))]
     for tag in [*soup(_LEFT_OUT), *soup(id=_ASIDE), *soup(class_=_ASIDE), *pressed]:
         tag.decompose()
@@ -58,19 +57,22 @@ def read_html(body: bytes | str) -> list[Block]:
     for tag in soup(["li", "p"]):
         if (links := tag("a", href=_WITHIN)) and _letters(tag) == _letters(*links):
             tag.decompose()  # of a table of contents
+    for box in soup("details"):
+        box.insert_after(soup.new_tag("summary"))  # it ends here, and so does its answer
     soup.smooth()
     for words in soup.find_all(string=re.compile(r"\S")):
-        if isinstance(words, bs4.element.PreformattedString):  # a comment
+        if words.PREFIX:  # a comment
             words.extract()
         elif words.parent.name in _BOXES:  # it stands in no paragraph
             run = [words, *takewhile(lambda tag: tag.name not in _BLOCK_TAGS, words.next_siblings)]
-            words.insert_before(paragraph := soup.new_tag("p"))
+            line = (words.find_previous(True) or words.parent).sourceline
+            words.insert_before(paragraph := soup.new_tag("p", sourceline=line))
             paragraph.extend(run)
     blocks: list[Block] = []
     for tag in soup.find_all([*_TITLES, *"p li table dt dd div blockquote button".split()]):
         if tag.find_parent("table"):
             continue
-        line = tag.sourceline or 0
+        line = tag.sourceline or 1
         if tag.name == "table":
             blocks += tables_of(_spanned(tag), plain(tag.caption.get_text(" ")) if tag.caption else "")
             continue
@@ -88,7 +90,7 @@ def read_html(body: bytes | str) -> list[Block]:
         text = " ".join(text.replace("\n\n", ": ", label).split())
         bold = tag.find(["b", "strong"])
         item = tag if tag.name == "li" else tag.find_parent("li")
-        if not text:
+        if not text and tag.name != "summary":
             continue
         if tag.name[1:].isdigit():
             blocks.append(Block("heading", text, [(0, line)], int(tag.name[1])))

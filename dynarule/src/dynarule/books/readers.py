@@ -74,7 +74,7 @@ def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **colu
         reading.left_out += [
             (f"{source}:{block.line_at(0)}", block.text, "a title with no rule below it")
             for block in blocks
-            if block.kind == "heading" and block.text not in titles
+            if block.kind == "heading" and block.text not in {*titles, ""}
         ]
         if not rules:
             reading.problems.append(f"{path} holds no rules: no whole sentence and no table of them")

@@ -177,8 +177,7 @@ def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
     names = list(dict.fromkeys(name for value in values for name in value))
     table: list[Row] = [(0, names)]
     if "conditions" in names and all(isinstance(value.get("event"), dict) for value in values):
-        # of a rules engine, whose further fields say how it runs
-        names, table = ["conditions", "event"], [(0, ["if", "then"])]
+        names, table = ["conditions", "event"], [(0, ["if", "then"])]  # more says how an engine runs it
     for line, value in zip(lines or range(len(values)), values, strict=True):
         table.append((line, [_flat(value.get(name)) for name in names]))
     return Block("table", "", [(0, 1)], rows=table)
