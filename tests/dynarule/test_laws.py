@@ -70,8 +70,11 @@ def test_without_rules_the_model_is_the_base_model_bit_for_bit(
     assert model.config._attn_implementation == attention
 
 
-def attention_case(tokens, masked, visible, shared, shift, dtype=torch.float32):
-    """Arguments of `rule_attention` for two rows that have read 5 tokens and 6 rules, and the text each token sees."""
+def attention_case(tokens, masked, visible, shared, shift, heads, dtype=torch.float32):
+    """Arguments of `rule_attention` for two rows that have read 5 tokens and 6 rules, and the text each token sees.
+
+    Rules have so many ``heads`` of the query's four.
+    """
     generator = torch.Generator().manual_seed(5)
 
     def random(*shape):
@@ -88,20 +91,22 @@ def attention_case(tokens, masked, visible, shared, shift, dtype=torch.float32):
     if seen is not None:
         seen[..., 0] = True
     held = 1 if shared else 2
-    rules = AttendedRules(random(2, 4, tokens, 8), random(held, 4, 6, 8), random(held, 4, 6, 8), seen, shift)
+    rules = AttendedRules(
+        random(2, 4, tokens, 8), random(held, heads, 6, 8), random(held, heads, 6, 8), seen, shift
+    )
     return (query, key, value, mask, rules, 8**-0.5), text_BTS
 
 
 BY_RULE = torch.linspace(-3, 1, 12).view(2, 1, 1, 6)
 SHIFTS = (0.0, math.log(100) - math.log(6), BY_RULE)
 MASKS, EITHER = ("causal", "bool", "float", "infinite"), (False, True)
-CASES = list(itertools.product((1, 3, 5), MASKS, EITHER, EITHER, SHIFTS))
+CASES = list(itertools.product((1, 3, 5), MASKS, EITHER, EITHER, SHIFTS, (4, 2)))
 
 
 def test_the_equation_is_one_softmax_over_what_a_token_sees():
     """Token by token and head by head, in float64: what is masked is left out instead of added to."""
-    for tokens, masked, visible, shared, shift in CASES:
-        arguments, text_BTS = attention_case(tokens, masked, visible, shared, shift, torch.float64)
+    for tokens, masked, visible, shared, shift, heads in CASES:
+        arguments, text_BTS = attention_case(tokens, masked, visible, shared, shift, heads, torch.float64)
         query, key, value, _, rules, scale = arguments
         seen_BTR = rules.visible_BTR
         if seen_BTR is None:
@@ -110,9 +115,9 @@ def test_the_equation_is_one_softmax_over_what_a_token_sees():
         for b, h, t in itertools.product(*map(range, query.shape[:3])):
             held, seen, text = b % len(rules.key_BHRD), seen_BTR[b, t], text_BTS[b, t]
             added = shift[b, 0, 0, seen] if isinstance(shift, torch.Tensor) else shift
-            of_rules = rules.key_BHRD[held, h, seen] @ rules.query_BHTD[b, h, t] * scale + added
+            of_rules = rules.key_BHRD[held, h * heads // 4, seen] @ rules.query_BHTD[b, h, t] * scale + added
             of_text = key[b, h // 2, text] @ query[b, h, t] * scale
-            values = torch.cat([rules.value_BHRD[held, h, seen], value[b, h // 2, text]])
+            values = torch.cat([rules.value_BHRD[held, h * heads // 4, seen], value[b, h // 2, text]])
             expected[b, h, t] = torch.cat([of_rules, of_text]).softmax(0) @ values
         torch.testing.assert_close(rule_attention(*arguments), expected)
 

@@ -26,7 +26,8 @@ class AttendedRules:
     query_BHTD : Tensor or None
         Rule queries of the tokens in this forward; None: the text's own ask, of rules' tokens that stand before it.
     key_BHRD, value_BHRD : Tensor
-        The rules, or their tokens (keys with RoPE); R counts those of all segments. B is 1 where all rows share them.
+        The rules, or their tokens (keys with RoPE); R counts those of all segments. B is 1 where all rows share them,
+        and H may be fewer, each of which several heads of the query share, as in the text.
     visible_BTR : Tensor or None
         Which rules each token sees; None: all.
     shift : float or Tensor
@@ -69,19 +70,22 @@ def rule_attention(
     scale : float
         s, usually 1 / sqrt(D).
     """
-    groups = (key_BGSD.shape[1], -1)  # H as G, H / G
-    rule_scores = torch.einsum("bhtd,bhrd->bhtr", rules.query_BHTD, rules.key_BHRD) * scale
+    groups, of_rules = (key_BGSD.shape[1], -1), (rules.key_BHRD.shape[1], -1)  # H as G, H / G
+    rule_scores = (
+        torch.einsum("bgqtd,bgrd->bgqtr", rules.query_BHTD.unflatten(1, of_rules), rules.key_BHRD) * scale
+    )
     text_scores = torch.einsum("bgqtd,bgsd->bgqts", query_BHTD.unflatten(1, groups), key_BGSD) * scale
     scores = torch.cat(
         [
-            rule_scores + rule_bias(rules, query_BHTD.dtype),  # (B, H, T, R)
+            rule_scores.flatten(1, 2) + rule_bias(rules, query_BHTD.dtype),  # (B, H, T, R)
             text_scores.flatten(1, 2) + text_bias(text_mask, query_BHTD, key_BGSD.shape[2]),  # (B, H, T, S)
         ],
         -1,
     )
     rule_weights, text_weights = scores.softmax(-1).split([rule_scores.shape[-1], text_scores.shape[-1]], -1)
     from_text = torch.einsum("bgqts,bgsd->bgqtd", text_weights.unflatten(1, groups), value_BGSD).flatten(1, 2)
-    return from_text + torch.einsum("bhtr,bhrd->bhtd", rule_weights, rules.value_BHRD)
+    rule_weights = rule_weights.unflatten(1, of_rules)
+    return from_text + torch.einsum("bgqtr,bgrd->bgqtd", rule_weights, rules.value_BHRD).flatten(1, 2)
 
 
 def rule_bias(rules: AttendedRules, dtype: torch.dtype) -> Tensor | float:

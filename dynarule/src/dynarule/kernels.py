@@ -52,21 +52,22 @@ def plain_attention(
     """
     batch, heads, tokens, head_dim = query.shape
     rows, groups, count = batch * heads, batch * key.shape[1], rules.key_BHRD.shape[2]
+    of_rules = batch * rules.key_BHRD.shape[1]
 
     def flat(tensor: Tensor, first: int) -> Tensor:
         return tensor.reshape(first, -1, tensor.shape[-1])
 
     text_scores = torch.bmm(flat(query, groups), flat(key, groups).transpose(1, 2)).view(rows, tokens, -1)
-    rule_scores = torch.bmm(flat(rules.query_BHTD, rows), flat(rules.key_BHRD, rows).transpose(1, 2))
-    scores = torch.cat([rule_scores, text_scores], -1) * scale  # (B H, T, R + S)
+    rule_scores = torch.bmm(flat(rules.query_BHTD, of_rules), flat(rules.key_BHRD, of_rules).transpose(1, 2))
+    scores = torch.cat([rule_scores.view(rows, tokens, -1), text_scores], -1) * scale  # (B H, T, R + S)
     bias = _joint_bias(query, key, text_mask, rules)
     if bias is not None:
         scores = flat(scores.view(batch, heads, tokens, -1) + bias, rows)
     weights = scores.softmax(-1, torch.promote_types(scores.dtype, torch.float32)).to(scores)
-    from_text = torch.bmm(flat(weights[..., count:], groups), flat(value, groups)).view(
-        rows, tokens, head_dim
+    from_text = torch.bmm(flat(weights[..., count:], groups), flat(value, groups))
+    out = torch.baddbmm(
+        flat(from_text, of_rules), flat(weights[..., :count], of_rules), flat(rules.value_BHRD, of_rules)
     )
-    out = torch.baddbmm(from_text, weights[..., :count], flat(rules.value_BHRD, rows))
     return out.view(batch, heads, tokens, head_dim)
 
 
@@ -81,7 +82,7 @@ def fused_attention(
 ) -> Tensor:
     """Attend with one SDPA call: rules answer the second half of a doubled head dimension, text the first."""
     batch, heads, _, head_dim = query.shape
-    rule_key, rule_value = rules.each_row(batch)
+    rule_key, rule_value = (_all_heads(side, heads) for side in rules.each_row(batch))
     right, left = (0, head_dim), (head_dim, 0)  # where zeros go in the last dimension
     joint_query = torch.cat([query, rules.query_BHTD], -1)  # (B, H, T, 2 D)
     joint_key = torch.cat([pad(rule_key, left), pad(_all_heads(key, heads), right)], 2)  # (B, H, R + S, 2 D)
@@ -126,7 +127,7 @@ def merged_attention(
         _all_heads(key, heads),
         _all_heads(value, heads),
         rules.query_BHTD,
-        *rules.each_row(batch),
+        *(_all_heads(side, heads) for side in rules.each_row(batch)),
         text if isinstance(text, Tensor) else None,
         seen if isinstance(seen, Tensor) else None,
         causal,

@@ -88,9 +88,8 @@ def test_each_step_reads_its_own_rules(bank, tiny_model, mark, beside, ahead):
             assert len(read & others) == min(beside, len(others))
             weights = dict(zip(pool, shift[row, 0, token].tolist(), strict=True))
             assert not own or [weights[rule] for rule in own].count(0.0) == 1
-            assert all(
-                -8 <= weights[rule] <= -3 if rule in others else -2 <= weights[rule] <= 0 for rule in pool
-            )
+            lowest = {rule: (-2, 0) if rule in own else (-8, -3) for rule in pool}
+            assert all(lowest[rule][0] <= weights[rule] <= lowest[rule][1] for rule in pool)
 
 
 @pytest.mark.parametrize("make", (dynarule_config, kblam_config))

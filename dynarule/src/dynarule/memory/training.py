@@ -135,7 +135,7 @@ class TrainingMemory(LayerMemory):
 
         Which rules each token reads, (B, T, K), none before a mark of the base's own; and what is added to their
         scores, (B, 1, T, K): nothing for one gold rule of the step, which a search has first, a little for further
-        ones and for those of later steps, and for others as much as a search would.
+        ones, and for others and those of later steps as much as a search would.
         """
         batch = self.batch
         places_T = torch.arange(batch.question_BT.shape[1], device=rows_BK.device)
@@ -156,7 +156,7 @@ class TrainingMemory(LayerMemory):
             read_BSK[:, 0] = False
         random_BSK = torch.rand_like(random_BSK)
         others_BSK = steps["from"] + (steps["to"] - steps["from"]) * random_BSK
-        shift_BSK = -torch.where(other_BSK, others_BSK, steps["spread"] * random_BSK * ~first_BSK)
+        shift_BSK = -torch.where(gold_BSK, steps["spread"] * random_BSK * ~first_BSK, others_BSK)
         rows_B1 = torch.arange(len(rows_BK), device=rows_BK.device)[:, None]
         step_BT = begun_BTS.sum(-1)
         return read_BSK[rows_B1, step_BT], shift_BSK[rows_B1, step_BT][:, None]

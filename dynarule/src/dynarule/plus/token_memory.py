@@ -78,7 +78,6 @@ class TokenMemory(PlusMemory):
         self.states = states
         self._decoder = self.adapter.model.get_decoder()
         self._below = first_layers(self._decoder, layer)
-        self._heads = int(self._decoder.config.num_attention_heads)
         self._unread: list[tuple[Tensor, Tensor]] = []  # ids and positions of tokens since the last search
         self._prompt: list[list[WeightedText]] = []
         self._latest: list[list[WeightedText]] = []
@@ -266,8 +265,7 @@ class TokenMemory(PlusMemory):
                         side[:, at, :, start:stop] = states_of_text
                     if shift_BR is not None:
                         shift_BR[at, start:stop] = torch.as_tensor(shift)
-        key, value = (side.repeat_interleave(self._heads // groups, 2) for side in pair)
-        return _Joined(key, value, real_BR, sizes, shift_BR)
+        return _Joined(*pair, real_BR, sizes, shift_BR)
 
     def _one_text(self, row: Sequence[WeightedText]) -> list[WeightedText]:
         """Return a set's rules as one text, the best one first, and what is added to the scores of its tokens."""

@@ -24,8 +24,8 @@ ADDITIONS: dict[str, dict[str, float]] = {
 ``muon``: Muon for matrices, AdamW for vectors; ``value_rate`` is of value projections, times the learning rate. On a
 small base, rules are found in fewer steps than with AdamW. ``sorted_batches``: batches of an optimizer step hold
 questions of like length, which saves padding. ``steps``: in stage 1 each step reads its own gold rules, as a search
-leaves them, with some others ``beside``, whose attention scores are lower by ``from`` to ``to``; a share of them,
-``ahead``, later steps' too, as a plan has them. Those of all gold rules but one are lower by up to ``spread``.
+leaves them, with some others ``beside`` and in a share of cases, ``ahead``, later steps' rules, as a plan has them. All
+of these have attention scores lower by ``from`` to ``to``, and the step's own, but for one, by up to ``spread``.
 ``whiten``: projections learn for embeddings that vary alike in all directions, see `dynarule.training.optimizers`; with
 AdamW at 3e-2 a small base reads after a tenth of the questions.
 """
