@@ -252,7 +252,7 @@ class TokenMemory(PlusMemory):
         like = next(iter(known.values()))[0]
         sizes = [max(sum(known[text][0].shape[2] for text, _ in row) for row in rows) for rows in sets]
         batch, (layers, groups, _, head_dim) = len(sets[0]), like.shape
-        pair = [like.new_zeros(layers, batch, groups, sum(sizes), head_dim) for _ in range(2)]
+        key, value = (like.new_zeros(layers, batch, groups, sum(sizes), head_dim) for _ in range(2))
         real_BR = torch.zeros(batch, sum(sizes), dtype=torch.bool, device=like.device)
         shift_BR = torch.zeros(batch, sum(sizes), device=like.device) if self.config.score_weight else None
         for block, rows in enumerate(sets):
@@ -261,11 +261,11 @@ class TokenMemory(PlusMemory):
                 for text, shift in row:
                     start, stop = stop, stop + known[text][0].shape[2]
                     real_BR[at, start:stop] = True
-                    for side, states_of_text in zip(pair, known[text], strict=True):
+                    for side, states_of_text in zip((key, value), known[text], strict=True):
                         side[:, at, :, start:stop] = states_of_text
                     if shift_BR is not None:
                         shift_BR[at, start:stop] = torch.as_tensor(shift)
-        return _Joined(*pair, real_BR, sizes, shift_BR)
+        return _Joined(key, value, real_BR, sizes, shift_BR)
 
     def _one_text(self, row: Sequence[WeightedText]) -> list[WeightedText]:
         """Return a set's rules as one text, the best one first, and what is added to the scores of its tokens."""
