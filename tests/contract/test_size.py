@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_760,
-    "dynarule": 13_030,
+    "dynarule": 13_040,
     "benchmarks": 12_240,
-    "tests": 20_480,
+    "tests": 20_490,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 37_020
