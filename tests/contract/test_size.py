@@ -16,7 +16,7 @@ LINES = {
     "tests": 20_490,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 37_020
+ALL_SOURCE = 37_030
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3

@@ -154,6 +154,12 @@ def test_rules_that_are_not_allowed_are_never_kept_for_want_of_others(top_k, all
             model(IDS)
 
 
+def test_a_memory_searches_where_its_adapter_can(ready, bank):
+    _, _, adapter = ready()
+    with pytest.raises(ValueError, match=r"must be one that the adapter has rules in .*got 99"):
+        RuleMemory(adapter, bank, config=replace(adapter.config, confidence_layer=99))
+
+
 @torch.no_grad()
 def test_what_is_the_question_is_said_of_one_text_alone(ready, bank):
     model, tokenizer, adapter = ready()
