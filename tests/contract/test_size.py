@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_760,
-    "dynarule": 13_040,
+    "dynarule": 13_030,
     "benchmarks": 12_240,
     "tests": 20_490,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 37_030
+ALL_SOURCE = 37_020
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 74.3

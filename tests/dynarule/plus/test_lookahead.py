@@ -221,6 +221,7 @@ def test_what_a_search_sees_of_a_text():
         ("llama", {}),
         ("qwen3", {"shared_after": True, "score_weight": 3.0, "score_limit": 0.5}),
         ("llama", MARK),
+        ("llama", {"shared_after": True, "score_weight": 3.0, "first_layer": 0}),
     ],
 )
 @torch.no_grad()

@@ -71,9 +71,7 @@ class RuleBank:
         self.version = 0
         self.ids, self.texts = listed("ids", ids), listed("texts", texts)
         self.parts: dict[str, tuple[str, str]] = {}
-        self._found: dict[
-            str, tuple[str, str]
-        ] = {}  # parts of texts that were split, which takes long for all
+        self._found: dict[str, tuple[str, str]] = {}  # as `split_rule` found, which takes long for all
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
         self.keys = SharedRows(keys_UP, key_rows_M)
         self.values = SharedRows(values_VP, value_rows_M)

@@ -225,10 +225,8 @@ class RuleMemory(LayerMemory):
         """Return which rules each row may keep, (B, M); refuse a mask that would let it keep others."""
         allowed_BM = self.allowed_by_layer.get(layer, self.allowed_BM)
         if allowed_BM is not None:
-            shape, kept = (
-                (len(self._steps_B), len(self.bank)),
-                min(self.config.top_k or len(self.bank), len(self.bank)),
-            )
+            shape = len(self._steps_B), len(self.bank)
+            kept = min(self.config.top_k or shape[1], shape[1])
             if allowed_BM.shape != shape or int(allowed_BM.sum(-1).min()) < kept:
                 raise ValueError(
                     f"allowed_BM must be {shape}, and allow each row the {kept} rules that it keeps, got "

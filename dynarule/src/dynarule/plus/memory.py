@@ -130,10 +130,8 @@ class PlusMemory(RuleMemory):
         Scores without a limit leave little of any but the best; with one, a plan says what is read. What a prompt
         finds is not read where a mark of the base's own opens the answer, and searches once more.
         """
-        kept, chooses = (
-            super()._select(layer, query_BHD, has_B, number),
-            layer == self.config.confidence_layer,
-        )
+        kept = super()._select(layer, query_BHD, has_B, number)
+        chooses = layer == self.config.confidence_layer
         if not self.config.score_weight or not (chooses or self.config.shares(layer)):
             return kept
         if chooses:
@@ -141,8 +139,7 @@ class PlusMemory(RuleMemory):
             for row in self._rows_of(has_B) if number or not self.config.own_mark else ():
                 result = self._results[row]
                 read = result.scores if self.config.score_limit is None else result.read
-                weights = self._weights(result, read)
-                rules = self._chosen[number][row].tolist()
+                weights, rules = self._weights(result, read), self._chosen[number][row].tolist()
                 shift_BK[row] = shift_BK.new_tensor([weights.get(rule, UNREAD) for rule in rules])
             self._shifts[number] = shift_BK
         return *kept, self._shifts[number][:, None, :, None]
