@@ -14,17 +14,17 @@ import tomllib
 from dataclasses import asdict, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 import typer
-from documents import STRICT, Form
 from dynarule.bank import EmbeddingCache
 from dynarule.plus import RetrievalRecipe, train_retrieval
 from dynarule.search_token import begin_as_header
 from dynarule.training import Encoder, LogLines, RulePools, paper_recipe, recipe_steps, train
 from peft.utils import SAFETENSORS_WEIGHTS_NAME as WEIGHTS
-from pydantic import TypeAdapter
+from plain import plain_questions
+from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass
 from ruleworld_data.io import write_whole
 from ruleworld_data.questions import training_text
@@ -36,10 +36,10 @@ from rwbench.run.data import DataSource, select
 from rwbench.run.folder import exclusive
 from rwbench.spec import DATA_VERSION
 from safetensors.torch import load_file, save
-from wording import plain_questions
 
 import dynarule
 
+Form = Literal["nl", "fol"]
 PLUS, FINDING = "dynarule-plus", "retrieval"
 CONFIGS = {
     "dynarule": dynarule.dynarule_config,
@@ -51,7 +51,7 @@ EVALUATIONS = 8  # measurements of held-out questions in a stage, each with a ch
 ENTROPY_QUESTIONS, ENTROPY_RULES = 200, 100  # that choose the confidence layer, and rules of each
 
 
-@dataclass(frozen=True, config=STRICT)
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", allow_inf_nan=False))
 class AdapterRecipe:
     """Everything that decides an adapter's weights, besides base, method and form."""
 

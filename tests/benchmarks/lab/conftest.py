@@ -26,13 +26,6 @@ def tokenizer():
 
 
 @pytest.fixture(scope="session")
-def writer(tokenizer):
-    from documents import Writer
-
-    return Writer(tokenizer, "<step>")
-
-
-@pytest.fixture(scope="session")
 def model(tokenizer, tmp_path_factory):
     """A random base as a model folder; no test changes it."""
     import torch

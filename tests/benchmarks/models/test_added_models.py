@@ -1,6 +1,7 @@
 """`rwbench models add`: what is missing or wrong is said in a line, and nothing is half converted."""
 
 import hashlib
+import json
 import re
 import shlex
 import shutil
@@ -8,9 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model
 from rwbench.backends.local import Local
-from rwbench.models import added_models, base_folder, resolve
+from rwbench.models import added_models, base_folder, fingerprint, resolve
 from rwbench.models.added import KNOWN, add_model, carried_file
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ..command import run, rwbench
 
@@ -101,6 +106,63 @@ def test_a_model_that_was_added_is_called_by_its_name(cache, model_folder):
     assert base_folder("mine") == place / "base"
     assert added_models() == ["mine"]
     assert '"mine": "added to the cache"' in rwbench("list", "--json").stdout
+
+
+@pytest.fixture
+def taught(model_folder, tmp_path):
+    """Low-rank changes of the random model, as PEFT saves them, beside how it is asked and what it was."""
+    base = model_folder / "base"
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    config = LoraConfig(r=3, lora_alpha=6, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    get_peft_model(model, config).save_pretrained(tmp_path / "taught")
+    prompt = (base_folder("tiny") / "prompt.toml").read_text()
+    (tmp_path / "taught/prompt.toml").write_text(prompt)
+    record = {"recipe": {"lora": {"model": str(base)}}, "base": fingerprint(base)}
+    (tmp_path / "taught/training.json").write_text(json.dumps(record))
+    return tmp_path / "taught"
+
+
+def test_what_a_model_was_taught_is_joined_as_peft_opens_it(taught, model_folder):
+    ids = torch.randint(10, 100, (1, 12))
+    model = AutoModelForCausalLM.from_pretrained(model_folder / "base", dtype=torch.float32).eval()
+    before = model(ids).logits
+    changed = PeftModel.from_pretrained(model, taught).eval()(ids).logits
+    (taught / "mine-nl").mkdir()
+    (taught / "mine-nl/adapter_config.json").write_text("{}")
+    base = add_model(str(taught), "knows-rules") / "base"
+    assert (base.parent / "mine-nl/adapter_config.json").is_file()  # an adapter that was trained on it
+    assert AutoTokenizer.from_pretrained(base).chat_template is None  # it was taught plain text
+    # whether it was loaded offline is no part of a model, nor of its fingerprint
+    assert not json.loads((base / "tokenizer_config.json").read_text())["local_files_only"]
+    joined = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)(ids).logits
+    assert (joined - changed).norm() < 0.02 * (before - changed).norm()  # but for bf16
+
+
+def test_changes_are_summed_to_the_last_bit_on_every_cpu(taught, model_folder):
+    """Adapters know a base by its hash, and float32 keeps what its order of summing lets it."""
+    changes = load_file(taught / "adapter_model.safetensors")
+    down, up = (next(n for n in sorted(changes) if n.endswith(f"q_proj.lora_{s}.weight")) for s in "AB")
+    changes[down][:, 0], changes[up][0] = 1.0, torch.tensor([2.0**20, 2.0**-7, -(2.0**20)])
+    save_file(changes, taught / "adapter_model.safetensors", {"format": "pt"})
+    name = down.removeprefix("base_model.model.").replace("lora_A.", "")
+    weight = load_file(add_model(str(taught), "summed") / "base/model.safetensors")[name][0, 0]
+    first = AutoModelForCausalLM.from_pretrained(model_folder / "base", dtype=torch.float64).state_dict()[
+        name
+    ][0, 0]
+    assert weight == (first + 2.0**-6).to(torch.bfloat16)  # alpha is twice the rank, so it counts twice
+
+
+def test_changes_of_another_model_or_without_safetensors_are_refused(taught):
+    record = taught / "training.json"
+    own = record.read_text()
+    record.write_text(own.replace(json.loads(own)["base"], "0" * 12))
+    with pytest.raises(ValueError, match="was taught to a model with fingerprint 000000000000"):
+        add_model(str(taught), "x")
+    record.write_text(own)
+    # pickled weights are not looked at, nor is a hub asked for those that are not there
+    (taught / "adapter_model.safetensors").rename(taught / "adapter_model.bin")
+    with pytest.raises(FileNotFoundError, match=r"has no adapter_model\.safetensors"):
+        add_model(str(taught), "pickled")
 
 
 @pytest.mark.slow

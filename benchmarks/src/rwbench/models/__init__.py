@@ -29,8 +29,6 @@ STEP = "<step>"
 ADDED = "models"
 """Folder of the cache."""
 BASE_SUFFIXES = (".json", ".safetensors", ".jinja", ".model", ".txt")
-GATES_FILE = "gates.json"
-"""What a base was measured to do."""
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_FILES = (
     ADAPTER_CONFIG,
@@ -145,14 +143,9 @@ def step_mark(name: str, tokenizer: Any) -> str:
 def fingerprint(folder: Path) -> str:
     """Return 12 hexadecimal digits that change when a base or an adapter changes.
 
-    Of an adapter, configuration, weights and tokenizer count: not its card, the log and the recipes of its training; of
-    a base not what was measured of it.
+    Of an adapter, configuration, weights and tokenizer count: not its card, the log and the recipes of its training.
     """
-    files = [
-        each
-        for each in folder.iterdir()
-        if each.suffix in BASE_SUFFIXES and each.name[0] != "." and each.name != GATES_FILE
-    ]
+    files = [each for each in folder.iterdir() if each.suffix in BASE_SUFFIXES and each.name[0] != "."]
     if (folder / ADAPTER_CONFIG).is_file():
         files = [path for path in files if path.name in ADAPTER_FILES]
     # A base's prompt has a hash of its own in the spec.

@@ -59,8 +59,8 @@ def add_model(source: str, name: str | None = None) -> Path:
     Parameters
     ----------
     source : str
-        A name of `KNOWN`, a GGUF file, or a folder that ``benchmarks/lab/teach.py`` wrote of a model that was
-        taught; adapters in it come along.
+        A name of `KNOWN`, a GGUF file, or a folder of low-rank changes that a model was taught by, such as
+        ``benchmarks/base/smollm2``; adapters in it come along.
     name : str or None
         What ``--model`` will call it; None: the known name, or the file's.
 
@@ -97,38 +97,25 @@ def add_model(source: str, name: str | None = None) -> Path:
     return folder
 
 
-def taught_base(changes: Path) -> Path:
-    """Return the folder of the model that was taught some changes (LoRA).
-
-    Raises
-    ------
-    FileNotFoundError
-        If a file is missing; without its own ones peft would take a pickled one, or look on a hub.
-    ValueError
-        If the model of that name is another one here.
-    """
+def _join(changes: Path, folder: Path) -> None:
+    """Write a model with the changes that it was taught (LoRA), in bf16, and the prompt that they were taught with."""
+    # without a file of its own peft would take a pickled one, or look on a hub
     for name in ("adapter_config.json", "adapter_model.safetensors", "training.json", PROMPT_FILE):
         if not (changes / name).is_file():
             raise FileNotFoundError(
-                f"{changes} has no {name}, so it is not what benchmarks/lab/teach.py writes of a model that was taught"
+                f"{changes} has no {name}, so it is no model that was taught, as benchmarks/base/smollm2 is"
             )
-    said = json.loads((changes / "training.json").read_text(encoding="utf-8"))
-    base = base_folder(said["recipe"].get("lora", said["recipe"])["model"])
-    if fingerprint(base) != said["base"]:
+    record = json.loads((changes / "training.json").read_text(encoding="utf-8"))
+    base = base_folder(record["recipe"]["lora"]["model"])
+    if fingerprint(base) != record["base"]:
         raise ValueError(
-            f"{changes} was taught to a model with fingerprint {said['base']}, but {base} has {fingerprint(base)}; "
-            "add that model, or train anew: benchmarks/lab/teach.py"
+            f"{changes} was taught to a model with fingerprint {record['base']}, but {base} has {fingerprint(base)}; "
+            "add that model"
         )
-    return base
-
-
-def _join(changes: Path, folder: Path) -> None:
-    """Write a model with the changes that it was taught (LoRA), in bf16, and the prompt that they were taught with."""
     import torch
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    base = taught_base(changes)
     # In float64 no order of summing moves a weight over a border of bf16's: adapters know the weights by their hash,
     # which must be the same on every CPU.
     model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float64, trust_remote_code=False)
