@@ -57,11 +57,11 @@ class DynaRuleLayer(nn.Module, BaseTunerLayer):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the attention block, unless its text was read with rules that are attached no more."""
-        read = getattr(kwargs.get("past_key_values"), READ_WITH, None)
-        if read is not None and not is_attached(self.base_layer):
+        read = READ_WITH in kwargs or hasattr(kwargs.get("past_key_values"), READ_WITH)
+        if read and not is_attached(self.base_layer):
             raise ValueError(
-                "past_key_values holds a text that was read with rules, and no rule memory is attached any more; go on "
-                "inside the block of `attach`, or read the text again without a cache"
+                "past_key_values, or gradient checkpointing, goes on with a text that was read with rules, and no rule "
+                "memory is attached any more; stay inside the block of `attach`, or read the text again without a cache"
             )
         return self._modules["base_layer"](*args, **kwargs)  # type: ignore[misc]  # not through __getattr__
 

@@ -15,7 +15,7 @@ from .kernels import attend
 NAMES = {"sdpa": "dynarule", "eager": "dynarule_eager"}
 """What transformers calls this attention, by the implementation it stands in for."""
 READ_WITH = "dynarule_prompt"
-"""The attribute of a key-value cache that says with which prompt's rules its text was read."""
+"""Says with which prompt's rules a text was read: an attribute of its key-value cache, an argument of its layers."""
 
 
 def register() -> None:

@@ -194,6 +194,41 @@ def test_gradients_reach_the_adapter_alone_and_equal_finite_differences(
             ), name
 
 
+def test_layers_that_are_computed_again_read_the_same_rules_or_none(case):
+    """Gradient checkpointing has the gradients of the whole; what would read other rules is refused."""
+    model, adapter, (ids, mask, labels, rules) = case
+    model.train()
+    adapter.requires_grad_(True)
+
+    def gradients(between=lambda memory: None, leave=False):
+        adapter.zero_grad()
+        memory = loaded(adapter, rules)
+        with attach(model, memory):
+            loss = loss_of(model, memory, ids, mask, labels)
+            between(memory)
+            if not leave:
+                loss.backward()
+        loss.backward() if leave else None
+        return [parameter.grad.clone() for parameter in adapter.parameters() if parameter.grad is not None]
+
+    whole = gradients()
+    model.enable_input_require_grads()
+    model.activation_checkpointing_enable({"use_reentrant": False})
+    assert all(torch.equal(one, other) for one, other in zip(gradients(), whole, strict=True))
+    for between in (
+        lambda memory: memory.load(rules),
+        lambda memory: memory.load(None),
+        lambda memory: model(ids, attention_mask=mask),
+    ):
+        with pytest.raises(ValueError, match="backward after each forward"):
+            gradients(between)
+    with pytest.raises(ValueError, match="no rule memory is attached any more"):
+        gradients(leave=True)
+    model.activation_checkpointing_enable({"use_reentrant": True})
+    with pytest.raises(ValueError, match='"use_reentrant": False'):
+        gradients()
+
+
 def test_no_batch_is_the_base_model(case):
     model, adapter, (ids, mask, *_) = case
     base = model(ids, attention_mask=mask).logits

@@ -71,12 +71,20 @@ def adapter_of(model, width=WIDTH, paper=False, **changes):
 def trained(world, tiny_model, tiny_tokenizer):
     """The function that trains an adapter on the world, and returns log, adapter and tokenizer."""
 
-    def train(folder, recipe=SHORT, family="llama", resume=False, **changes):
+    def train(folder, recipe=SHORT, family="llama", resume=False, other="", **changes):
         bank, rows, held_out = world
+        rows = rows[::-1] if other == "questions" else rows
+        held_out = held_out[1:] if other == "held-out questions" else held_out
+        if other == "rules":
+            bank = RuleBank(bank.keys_MP, bank.values_MP, bank.ids, [f"{text} so" for text in bank.texts])
         model, tokenizer = tiny_model(family, hidden_size=96), tiny_tokenizer(search=True)
         prepare_search(model, tokenizer)
+        if other == "model":
+            model.get_decoder().layers[2].self_attn.o_proj.weight.mul_(2)
         torch.manual_seed(0)
         adapter = adapter_of(model, **changes)
+        if other == "rules are read otherwise below":
+            adapter[0].v.weight.data.mul_(2)
         write = later_searches if changes.get("paper") else target
         encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)}, write)
         options = {"held_out": held_out, "encoder": encoder, "resume": resume}
@@ -158,7 +166,8 @@ def test_it_learns_to_look_ahead(world, tiny_model, trained, tmp_path):
 
 
 def test_a_training_that_was_killed_ends_the_same(trained, tmp_path, monkeypatch):
-    whole, adapter, _ = trained(tmp_path / "whole")
+    below = {"confidence_layer": 1}
+    whole, adapter, _ = trained(tmp_path / "whole", **below)
     step = RetrievalLoop.step
 
     def killed(self, number):
@@ -168,14 +177,23 @@ def test_a_training_that_was_killed_ends_the_same(trained, tmp_path, monkeypatch
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(RetrievalLoop, "step", killed)
-        trained(tmp_path / "killed")
+        trained(tmp_path / "killed", **below)
     with pytest.raises(FileExistsError, match="go on with resume"):
-        trained(tmp_path / "killed")
+        trained(tmp_path / "killed", **below)
     with pytest.raises(ValueError, match="started with seed 0, now it is 1"):
-        trained(tmp_path / "killed", replace(SHORT, seed=1), resume=True)
-    again, other, _ = trained(tmp_path / "killed", resume=True)
+        trained(tmp_path / "killed", replace(SHORT, seed=1), resume=True, **below)
+    for other, told in {
+        "questions": "data",
+        "held-out questions": "data",
+        "rules": "data",
+        "model": "base",
+        "rules are read otherwise below": "frozen",
+    }.items():
+        with pytest.raises(ValueError, match=f"started with {told} .*, now it is"):
+            trained(tmp_path / "killed", resume=True, other=other, **below)
+    again, other, _ = trained(tmp_path / "killed", resume=True, **below)
     with pytest.raises(FileExistsError, match="done; choose a new folder"):
-        trained(tmp_path / "killed", resume=True)
+        trained(tmp_path / "killed", resume=True, **below)
     assert json.dumps(again) == json.dumps(whole)
     for one, two in zip(adapter.parameters(), other.parameters(), strict=True):
         assert torch.equal(one, two)

@@ -90,15 +90,17 @@ def test_two_processes_do_not_train_in_one_folder(case, quick, run, tmp_path):
 def test_a_run_goes_on_with_its_own_questions_rules_and_adapter(make_case, quick, run, tmp_path):
     recipe = quick(max_steps=1)
     run(make_case(), tmp_path, recipe, **SAVING)
-    for name in ("questions", "rules", "adapter"):
+    for name in ("questions", "rules", "model", "adapter"):
         model, tokenizer, adapter, rows, bank = make_case()
         if name == "questions":
             rows = rows[::-1]
         elif name == "rules":
             bank.texts[0] += " so"
+        elif name == "model":
+            adapter.config.base["weights_hash"] = "of another"
         else:
             adapter.config.top_k += 1
-        what = "adapter" if name == "adapter" else "data"
+        what = {"adapter": "adapter", "model": "base"}.get(name, "data")
         with pytest.raises(ValueError, match=f"started with {what} .*, now it is"):
             run((model, tokenizer, adapter, rows, bank), tmp_path, recipe, resume=True, **SAVING)
 

@@ -157,12 +157,24 @@ def _note_tokens(memory: LayerMemory, module: Any, args: tuple[Any, ...], kwargs
         )
     memory.given = {**kwargs, "input_ids": input_ids}
     memory.begin(input_ids, kwargs.get("attention_mask"), int(length))
-    return args[1:], memory.inputs()
+    inputs = memory.inputs()
+    # Gradient checkpointing gives it to a layer that is computed again.
+    return args[1:], inputs | {READ_WITH: memory.prompts} if torch.is_grad_enabled() else inputs
 
 
 def _read_rules(
     memory: LayerMemory, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
+    if kwargs.get(READ_WITH, memory.prompts) != memory.prompts:
+        raise ValueError(
+            "gradient checkpointing computes a text's layers again, and the memory has other rules by now; call "
+            "backward after each forward, before the next one and the next `load`"
+        )
+    if READ_WITH in kwargs and not torch.is_grad_enabled():
+        raise ValueError(
+            "reentrant gradient checkpointing would lose the gradients of rules; enable it with "
+            'gradient_checkpointing_kwargs={"use_reentrant": False}'
+        )
     rules = memory.attended(layer, args[0] if args else kwargs["hidden_states"], module)
     if kwargs.get("past_key_values") is not None:
         setattr(kwargs["past_key_values"], READ_WITH, memory.prompts)

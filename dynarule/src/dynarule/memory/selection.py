@@ -13,7 +13,7 @@ from ..bank.bank import RuleBank
 from ..config import DynaRuleConfig
 from ..projection import RuleProjection
 
-_PROMPTS = count(1)
+PROMPTS = count(1)
 
 
 def mean_query(query_BHTD: Tensor, tokens_BT: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class LayerMemory:
         """Take note of a forward's tokens, and of the projections that are active, before its layers run."""
         self._projections = self.adapter.projections()
         if not past_length:
-            self.prompts = next(_PROMPTS), len(input_ids)
+            self.prompts = next(PROMPTS), len(input_ids)
 
     def inputs(self) -> dict[str, Any]:
         """Return what the decoder gets in the place of what it was given, after `begin`."""

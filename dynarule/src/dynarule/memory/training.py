@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..adapter import RuleAdapter
 from ..projection import RuleProjection, score_keys
-from .selection import LayerMemory, mean_query, project
+from .selection import PROMPTS, LayerMemory, mean_query, project
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ class TrainingMemory(LayerMemory):
     def load(self, batch: RuleBatch | None) -> None:
         """Set the next forward's rules; None for no rules: the base model alone."""
         self._loaded = batch
+        self.prompts = next(PROMPTS), 0  # gradients of the last forward are no more to be had
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Forget the last forward's scores and selections."""

@@ -27,6 +27,7 @@ from ..search_token import SEARCH_TOKEN, search_id
 from ..training.data import Encoder, encoder_for
 from ..training.pools import Rows
 from ..training.recipe import check_numbers
+from ..training.run_folder import run_settings, same_run
 from .finder import Finder
 from .retrieval_loop import RetrievalLoop
 from .searches import read_searches
@@ -154,6 +155,9 @@ def train_retrieval(
             finder.look_up(known, recipe.temperature)
         levels = () if finder.ahead is None else (config.lookahead, config.lookahead_width)  # type: ignore[attr-defined]
         loop = RetrievalLoop(finder, known, held, premises, recipe, *levels)
+        below = [value for name, value in adapter.named_parameters() if int(name.split(".")[1]) < layer]
+        settings = run_settings(recipe, config, bank, [rows, held_out or []], encoder, below)
+        same_run(folder, settings, begun=(folder / STATE).is_file())
         log = loop.train(folder / STATE, report)
         finder.fold_into(projection)
         config.encoder = bank.encoder

@@ -20,7 +20,6 @@ from ..bank.rows import SharedRows
 from ..training.losses import stacked_step_loss, step_recall
 from ..training.pools import keyed
 from ..training.recipe import PAPER_MIX
-from ..training.run_folder import refuse_changes
 from .finder import Finder
 from .lookahead import Tables, planned
 from .reader import SearchInput
@@ -90,18 +89,13 @@ class RetrievalLoop:
             for part, values in parts.items()
             for name, value in values.items()
         }
-        write_whole(
-            state, save(tensors, {"log": json.dumps(log), "recipe": json.dumps(self.recipe.to_dict())})
-        )
+        write_whole(state, save(tensors, {"log": json.dumps(log)}))
 
     def _load(self, state: Path) -> tuple[Log, dict[str, Tensor]]:
-        """Go to where a training of this recipe was; return its log, and the best weights so far."""
+        """Go to where a training was; return its log, and the best weights so far."""
         parts: dict[str, dict[str, Tensor]] = {}
         with safe_open(state, "pt") as file:
-            said = file.metadata()
-            refuse_changes(
-                state.parent, json.loads(said["recipe"]), json.loads(json.dumps(self.recipe.to_dict()))
-            )
+            log = json.loads(file.metadata()["log"])
             for key in file.keys():  # noqa: SIM118 (no mapping)
                 part, _, name = key.partition("/")
                 parts.setdefault(part, {})[name] = file.get_tensor(key)
@@ -109,7 +103,7 @@ class RetrievalLoop:
         best = parts.pop("best")
         moments = {int(number): values for number, values in parts.items()}
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
-        return list(json.loads(said["log"])), best
+        return log, best
 
     def _stalled(self, log: Log) -> bool:
         qualities = [_quality(entry) for entry in log]

@@ -1,19 +1,52 @@
 """The folder of a training run, from where it goes on, and its log on stderr: a line per entry."""
 
+import hashlib
 import json
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
 from transformers import TrainerCallback
 
 from .._files import refuse_link, write_whole
+from ..adapter import LEFT_OPEN, NOTED
+from ..bank.bank import RuleBank
+from ..config import DynaRuleConfig
+from .data import Encoder
+from .pools import Rows
 
 RECIPE = "recipe.json"
 STATE = "trainer_state.json"  # the Trainer writes it last
+
+
+def run_settings(
+    recipe: Any,
+    config: DynaRuleConfig,
+    bank: RuleBank,
+    questions: Sequence[Rows],
+    encoder: Encoder,
+    frozen: Iterable[Tensor],
+) -> dict[str, Any]:
+    """Return what makes a run the same one, as JSON values: recipe, adapter, base model, data.
+
+    Of the data it hashes all rules, and about a thousand of each table of questions with their tokens; of the adapter
+    the weights that the run reads and does not train.
+    """
+    digest = hashlib.sha256(json.dumps([bank.ids, bank.texts]).encode())
+    for rows in questions:
+        some = [rows[place] for place in range(0, len(rows), max(1, len(rows) // 1_000))]
+        told = [len(rows), [[dict(row), encoder(row).ids] for row in some]]
+        digest.update(json.dumps(told, default=str).encode())
+    own = {name: value for name, value in config.to_dict().items() if name not in {*NOTED, *LEFT_OPEN}}
+    weights = hashlib.sha256()
+    for tensor in frozen:
+        weights.update(tensor.detach().float().cpu().numpy().tobytes())
+    fixed = {"encoder": bank.encoder, "adapter": own, "base": config.base, "data": digest.hexdigest()[:16]}
+    return recipe.to_dict() | fixed | {"frozen": weights.hexdigest()[:16]}
 
 
 def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool = True) -> str | None:
@@ -31,30 +64,30 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
             f"{folder} holds checkpoints of an earlier run, the newest {checkpoints[0].name}; resume it (--resume), or "
             "choose a new folder"
         )
-    path = folder / RECIPE
-    settings = json.loads(json.dumps(settings))  # as the file has them: lists for tuples
-    if whole and path.is_file():
-        try:
-            started = dict(json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is damaged ({error}); delete it to resume without the check") from None
-        refuse_changes(folder, started, settings)
-    elif write and not whole:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(settings, indent=1) + "\n")
+    if write or whole:
+        same_run(folder, settings, begun=bool(whole))
     if write:
         for checkpoint in {*checkpoints} - {*whole}:
             shutil.rmtree(checkpoint)  # the Trainer would count it among those it keeps
     return str(whole[0]) if whole else None
 
 
-def refuse_changes(folder: Path, started: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
-    """Raise ValueError if a folder's run was started with other settings."""
+def same_run(folder: Path, settings: Mapping[str, Any], begun: bool) -> None:
+    """Write a run's settings to ``recipe.json``; ValueError if it has begun with others."""
+    path, settings = folder / RECIPE, json.loads(json.dumps(settings))  # as a file has them: lists for tuples
+    if not begun:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(path, json.dumps(settings, indent=1) + "\n")
+        return
+    try:
+        started = dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it to resume without the check") from None
     for name, value in settings.items():
         if name in started and started[name] != value:  # an older version's file says less
             raise ValueError(
-                f"{folder} was started with {name} {started[name]!r}, now it is {value!r}; resume with the recipe and "
-                "the data of the start, or train in a new folder"
+                f"{folder} was started with {name} {started[name]!r}, now it is {value!r}; resume with the "
+                "recipe, the model and the data of the start, or train in a new folder"
             )
 
 

@@ -6,7 +6,6 @@
 >>> train(model, tokenizer, adapter, rows, bank, paper_recipe(stage=2), "stage2")  # doctest: +SKIP
 """
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from torch.utils.data import Dataset, Sampler, SequentialSampler
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from .._files import disk_errors, exclusive, write_whole
-from ..adapter import LEFT_OPEN, NOTED, RuleAdapter
+from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
 from ..model_card import model_card
 from ..search_token import SEARCH_TOKEN, search_id
@@ -29,7 +28,7 @@ from .optimizers import muon_optimizer
 from .pools import Rows, RulePools, TrainingStream, families
 from .recipe import Recipe, recipe_steps
 from .rule_model import RuleModel
-from .run_folder import claim
+from .run_folder import claim, run_settings
 
 PARTS = ("lm", "retrieval", "hits", "steps")
 MEASUREMENTS = 10  # of held-out questions in a run
@@ -116,13 +115,6 @@ def training_arguments(recipe: Recipe, folder: str | Path, steps: int, **more: A
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
     return TrainingArguments(**(settings | more))
-
-
-def _data_hash(bank: RuleBank, rows: Rows) -> str:
-    """Hash all rules and about a thousand of the questions: a run does not go on with others."""
-    some = [dict(rows[place]) for place in range(0, len(rows), max(1, len(rows) // 1_000))]
-    told = json.dumps([bank.ids, bank.texts, len(rows), some], default=str)
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
 
 
 def train(
@@ -218,8 +210,8 @@ def train(
     held = None
     if held_out is not None:
         held = TrainingStream(held_out, len(held_out), None, len(held_out), recipe.seed, by_length)
-    own = {name: value for name, value in config.to_dict().items() if name not in {*NOTED, *LEFT_OPEN}}
-    fixed = recipe.to_dict() | {"encoder": bank.encoder, "adapter": own, "data": _data_hash(bank, rows)}
+    frozen = [parameter for parameter in adapter.parameters() if not parameter.requires_grad]
+    fixed = run_settings(recipe, config, bank, [rows], encoder, frozen)
     # One process writes; the others of a run must not be refused.
     with exclusive(folder) if settings.process_index == 0 else nullcontext():
         checkpoint = claim(folder, fixed, resume, write=settings.process_index == 0)
