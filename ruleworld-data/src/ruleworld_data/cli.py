@@ -1,4 +1,4 @@
-"""The command ``ruleworld``: build, look at, verify, score and export the benchmark."""
+"""The command ``ruleworld``: build, look at, verify and export the benchmark."""
 
 from __future__ import annotations
 
@@ -208,33 +208,6 @@ def verify(
             typer.echo("\n" + (render_leaks(leaked) if leaked else missing))
     if not report.ok:
         raise typer.Exit(1)
-
-
-@app.command()
-def score(
-    predictions: Annotated[Path, typer.Argument(help='JSON Lines of {"id", "output"}.', show_default=False)],
-    split: Annotated[str, typer.Option("--split", help="Split that was answered.")] = "test",
-    subtask: Annotated[
-        list[str] | None, typer.Option("--subtask", help="Repeat for several.", show_default="those answered")
-    ] = None,
-    scale: Scale = "paper",
-    seed: Seed = 0,
-    data_version: Version = "",
-    dials: Dials = "",
-    allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Unanswered questions score 0.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Score model outputs: exact match (the paper's), strict match, missing boxes, by sub-task.
-
-    Example: ruleworld score outputs.jsonl --split test
-    """
-    from .scoring import score_file
-    from .show import scores_text
-
-    result = score_file(predictions, _spec(scale, split, seed, data_version, dials), subtask, allow_missing)
-    _print(result, None if as_json else scores_text(result))
 
 
 @app.command()

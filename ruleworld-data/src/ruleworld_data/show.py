@@ -1,4 +1,4 @@
-"""Questions, rules, counts and scores as a person reads them."""
+"""Questions, rules and counts as a person reads them."""
 
 from __future__ import annotations
 
@@ -69,36 +69,6 @@ def stats_text(stats: BuildStats) -> str:
     where = f"scale {built['scale']}, seed {built['seed']}{turned}"
     head = f"RuleWorld {built['generator_version']}, {where}, {built['bytes'] / 1e6:.1f} MB"
     return "\n\n".join([head, *stats.texts().values()])
-
-
-def scores_text(result: dict[str, Any]) -> str:
-    """Return the result of `ruleworld_data.scoring.score_file`."""
-    from .scoring.selective import SELECTIVE
-    from .scoring.summary import RATES
-
-    macro = result["macro"] | {name: result[name] for name in ("n", "missing")}
-    rows = [
-        [name, scores["n"], scores["missing"], *(f"{scores[m]:.4f}" for m in RATES)]
-        for name, scores in [*result["subtasks"].items(), ("macro average", macro)]
-    ]
-    parts = [f"Scored against world {', '.join(result['worlds'])}"]
-    if unsaid := result["world_unsaid"]:
-        parts[0] += f"; {unsaid:,} predictions do not say that they answer it (world_id)"
-    parts.append(table_text(["sub-task", "n", "missing", *RATES], rows))
-    more = [name for name in (*SELECTIVE, "aurc") if any(name in own for own in result["subtasks"].values())]
-    if more:
-        rows = [
-            [name, *(f"{own[m]:.4f}" if m in own else "" for m in more)]
-            for name, own in result["subtasks"].items()
-        ]
-        parts.append(table_text(["sub-task", *more], rows))
-    if result["paper"] is not None:
-        parts.append(f"Mean of the paper's six groups (exact_match): {result['paper']['exact_match']:.4f}")
-    if result["foreign"]:
-        parts.append(
-            f"Ignored, because they belong to none of these questions: {result['foreign']} predictions."
-        )
-    return "\n\n".join(parts)
 
 
 def table_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -1,7 +1,6 @@
 """Refusals and confidences: hand-made cases, and the area under the risk-coverage curve by brute force."""
 
 import itertools
-import json
 import tomllib
 from pathlib import Path
 from statistics import fmean
@@ -13,10 +12,9 @@ from ruleworld_data.environments import EnvConfig, instance
 from ruleworld_data.environments import score as reward
 from ruleworld_data.plugins.common import output_scores
 from ruleworld_data.scoring import (
-    read_predictions,
+    mean_scores,
     risk_coverage_area,
     score_output,
-    score_predictions,
     selective_means,
     selective_scores,
 )
@@ -35,7 +33,6 @@ def test_what_says_unknown(output, right):
 
 GOLD = {"a": ["unknown"], "b": ["unknown"], "c": ["12"], "d": ["7"], "e": ["9"]}
 OUTPUTS = dict(zip(GOLD, ("unknown", "9", "unknown", "7", "8"), strict=True))
-ROWS = [{"id": name, "subtask": "unknown_2", "answers": gold} for name, gold in GOLD.items()]
 MEANS = {"coverage": 0.6, "answered_match": 1 / 3, "refused_unknown": 0.5, "refused_known": 1 / 3}
 
 
@@ -44,12 +41,11 @@ def test_means_by_hand():
     assert selective_means(selective_scores([OUTPUTS[name]], GOLD[name]) for name in GOLD) == pytest.approx(
         MEANS
     )
-    outputs = {name: rf"\boxed{{{answer}}}" for name, answer in OUTPUTS.items()}
-    confidences = {"a": 0.9, "d": 0.8, "b": 0.5, "c": 0.5, "e": 0.1}
-    result = score_predictions(ROWS, outputs, confidences=confidences)["subtasks"]["unknown_2"]
+    scores = [score_output(rf"\boxed{{{OUTPUTS[name]}}}", gold) for name, gold in GOLD.items()]
+    result = mean_scores(scores, list(GOLD.values()), [0.9, 0.5, 0.5, 0.8, 0.1])
     assert {name: result[name] for name in MEANS} == pytest.approx(MEANS)
     assert result["aurc"] == pytest.approx(fmean([0, 0, 1 / 3, 2 / 4, 3 / 5]))
-    assert "coverage" not in score_predictions(ROWS[2:], outputs)["subtasks"]["unknown_2"]
+    assert "coverage" not in mean_scores(scores[2:], list(GOLD.values())[2:])
     assert selective_scores([], ["unknown"])["coverage"] == 1  # without a box nothing is refused
 
 
@@ -64,22 +60,7 @@ def test_area_by_brute_force(pairs):
     assert risk_coverage_area(*zip(*pairs, strict=True)) == pytest.approx(fmean(areas))
 
 
-def test_confidences_of_a_file(tmp_path):
-    path = tmp_path / "outputs.jsonl"
-
-    def write(*confidences):
-        rows = (
-            {"id": str(i), "output": ""} | ({} if c is None else {"confidence": c})
-            for i, c in enumerate(confidences)
-        )
-        path.write_text("\n".join(map(json.dumps, rows)))
-        return path
-
-    assert read_predictions(write(None, None)).confidences is None
-    assert read_predictions(write(1, 0.25)).confidences == {"0": 1.0, "1": 0.25}
-    for bad in (None, "high", True, float("nan")):
-        with pytest.raises(ValueError, match=rf"line 2: confidence must be a finite number.*got {bad!r}"):
-            read_predictions(write(0.5, bad))
+def test_an_area_needs_a_confidence_for_each():
     with pytest.raises(ValueError, match="got 1 for 2"):
         risk_coverage_area([0.5], [1, 0])
 

@@ -1,4 +1,4 @@
-"""From the text of an answer to numbers: the scorer, recall of rules, files of predictions, the `evaluate` metric.
+"""From the text of an answer to numbers: the scorer, recall of rules, means, the `evaluate` metric.
 
 The scorer and recall are pure functions on the standard library, so that a leaderboard can re-score without more.
 """
@@ -9,7 +9,6 @@ from .._lazy import attach
 
 if TYPE_CHECKING:  # what type checkers and editors see
     from .answers import *
-    from .predictions import *
     from .recall import *
     from .selective import *
     from .summary import *
@@ -20,8 +19,7 @@ __getattr__, __dir__, __all__ = attach(
         "SCORER_VERSION Score exact_match in_order normalise parse_boxed same_answer score_output split_answers "
         "strict_match"
     ),
-    predictions="Predictions read_predictions",
     recall="step_recall step_recalls union_recall",
-    selective="SELECTIVE finite has_no_answer risk_coverage_area selective_means selective_scores",
-    summary="mean_scores score_file score_predictions",
+    selective="SELECTIVE has_no_answer risk_coverage_area selective_means selective_scores",
+    summary="mean_scores",
 )
