@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from statistics import fmean
 
@@ -138,6 +139,25 @@ def test_a_sample_with_another_gold_or_score_is_refused(part, spec, workspace, t
         run_spec(spec, workspace, tmp_path)
     path.write_bytes(b"".join(map(sample_line, others)))
     assert run_spec(spec, workspace, tmp_path)["n"]["scored"] == len(others) + 1
+
+
+def test_answers_of_another_run_are_refused(spec, options, workspace, tmp_path):
+    """The same questions and pools, so gold and scores fit; or a question that the run does not ask."""
+    mine, other = tmp_path / spec.run_id, options.spec(Retrieve(Random()), "nl", size=100, scope="question")
+    wanted = run_spec(spec, workspace, tmp_path)
+    (tmp_path / other.run_id).mkdir()
+    shutil.copy(mine / "results.json", tmp_path / other.run_id)
+    results = run_spec(other, workspace, tmp_path)
+    assert results["run_id"] == other.run_id and results["metrics"] != wanted["metrics"]
+    for name in ("results.json", "samples.jsonl"):
+        shutil.copy(mine / name, tmp_path / other.run_id)
+    with pytest.raises(ValueError, match=f"{other.run_id} holds another run's answer"):
+        run_spec(other, workspace, tmp_path)
+    (first, *others) = read_samples(mine / "samples.jsonl")
+    lines = map(sample_line, [first, *others, first | {"id": "single_rule-test-9999999"}])
+    (mine / "samples.jsonl").write_bytes(b"".join(lines))
+    with pytest.raises(ValueError, match="another run's answer, to question 'single_rule-test-9999999'"):
+        run_spec(spec, workspace, tmp_path)
 
 
 @pytest.mark.parametrize(

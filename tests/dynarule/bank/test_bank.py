@@ -1,7 +1,9 @@
 """The bank: built from anything, changed while serving, written whole or not at all; rows stay with their rules."""
 
+import copy
 import json
 import math
+import pickle
 import random
 
 import pytest
@@ -53,6 +55,8 @@ def assert_rows_belong(bank):
         ({"texts": ["x", " ", "z"]}, "rule 'b' has no text"),
         ({"texts": ["x", None, "z"]}, "rule 'b' has no text, got None"),
         ({"texts": ["x", "y", "x"]}, "rules 'a' and 'c' are the same text"),
+        ({"ids": ["caf\u00e9", "cafe\u0301", "b"]}, "comes twice"),
+        ({"texts": ["caf\u00e9", "y", "cafe\u0301"]}, "rules 'a' and 'c' are the same text"),
         ({"texts": "xyz"}, "must be a list of texts, got the one text 'xyz'"),
         ({"texts": ["x"]}, "3 ids but 1 texts"),
         ({"keys_UP": torch.zeros(2, 4)}, "as many as ids"),
@@ -66,7 +70,7 @@ def test_bad_banks_are_refused(change, complaint):
 
 def test_a_refused_change_changes_nothing():
     """Under another id a text would take two of the K places; once it is gone, it may come back."""
-    bank = RuleBank.from_texts(["a", "b", "c"], None, encode, ["1", "2", "3"])
+    bank = RuleBank.from_texts(["a", "b", "caf\u00e9"], None, encode, ["1", "2", "caf\u00e9"])
 
     def of(texts, ids, encoder=bank.encoder):
         return RuleBank(encode(texts), encode(texts), ids, texts, encoder)
@@ -76,6 +80,9 @@ def test_a_refused_change_changes_nothing():
         (lambda: bank.add(of(["x", "b"], ["4", "5"])), "rules '2' and '5' are the same text"),
         (lambda: bank.replace(of(["b"], ["1"])), "rules '2' and '1' are the same text"),
         (lambda: bank.add(of(["x"], ["2"])), "'2' is in the bank already"),
+        (lambda: bank.add(of(["x"], ["cafe\u0301"])), "is in the bank already"),
+        (lambda: bank.add(of(["cafe\u0301"], ["4"])), "and '4' are the same text"),
+        (lambda: bank.remove([1]), "no rule 1 in"),
         (lambda: bank.replace(of(["x", "y"], ["1", "new"])), "no rule 'new'"),
         (lambda: bank.remove(["1", "gone"]), "no rule 'gone'"),
         (lambda: bank.add(of(["x"], ["4"], "another")), "encode them with the bank's encoder"),
@@ -84,8 +91,8 @@ def test_a_refused_change_changes_nothing():
             change()
         assert (bank.ids, bank.texts, bank.keys, bank.version) == before
     bank.replace(of(["b", "a"], ["1", "2"]))  # what one leaves, another may take
-    assert bank.texts == ["b", "a", "c"]
-    bank.remove(["3"])
+    assert bank.texts == ["b", "a", "caf\u00e9"]
+    bank.remove(["cafe\u0301"])
     bank.add(of(["c"], ["6"]))
     assert bank.ids == ["1", "2", "6"]
 
@@ -105,6 +112,20 @@ def test_a_bank_never_writes_to_tensors_it_was_given():
     one.remove(["w", "x"])
     assert torch.equal(given, copy) and rows.tolist() == [0, 1, 1, 0]
     assert torch.equal(other.values_MP, given[rows.long()])
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda bank: pickle.loads(pickle.dumps(bank))])
+def test_a_copy_holds_the_same_rules_and_changes_alone(copied, tiny_model):
+    """Of a bank that has served, too: what it computed for a model's layers stays with it."""
+    bank = RuleBank.from_texts(["if a then b", "if c then b"], None, encode, premises=["a or so", None])
+    projection = RuleAdapter(tiny_model("llama"), dynarule_config(bank.encoder_dim))[0]
+    bank.inverse_scale(projection)
+    other = copied(bank)
+    assert (other.ids, other.texts, other.parts) == (bank.ids, bank.texts, bank.parts)
+    assert torch.equal(other.keys_MP, bank.keys_MP) and torch.equal(other.values_MP, bank.values_MP)
+    assert torch.equal(other.inverse_scale(projection), bank.inverse_scale(projection))
+    other.remove(["0"])
+    assert bank.ids == ["0", "1"] and "if a then b" in bank.parts
 
 
 def test_inverse_scales_follow_changes_and_compute_only_changed_rows(tiny_model, monkeypatch):

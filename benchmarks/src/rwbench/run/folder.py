@@ -11,7 +11,7 @@ from pydantic_core import from_json
 
 from ..methods import Method
 from ..score.results import FILE_NAME, Results, read_results, run_samples
-from ..score.samples import Sample, samples_sha256
+from ..score.samples import SAMPLES_FILE, Sample, samples_sha256
 from ..score.scoring import score
 from ..score.summarise import summary
 from ..spec import RunSpec, spec_differences
@@ -61,7 +61,8 @@ class Plan:
 
 def make_plan(spec: RunSpec, source: DataSource, out: Path) -> Plan:
     """Look at a run's folder without changing it; a ValueError if it belongs to another spec."""
-    folder = out / spec.run_id
+    run_id = spec.run_id
+    folder = out / run_id
     _check_spec(folder, spec)
     ids = {
         question.id
@@ -69,8 +70,16 @@ def make_plan(spec: RunSpec, source: DataSource, out: Path) -> Plan:
         for question in select(source.questions(name, spec.split), spec.limit)
     }
     samples = run_samples(folder) or []
-    done = ids & {sample["id"] for sample in samples if sample["error"] is None}
+    for sample in samples:
+        if sample["id"] not in ids or sample.get("run_id", run_id) != run_id:
+            raise ValueError(
+                f"the {SAMPLES_FILE} of {folder} holds another run's answer, to question {sample['id']!r:.80}; delete "
+                "its line, and run again"
+            )
+    done = {sample["id"] for sample in samples if sample["error"] is None}
     results = read_results(folder)
+    if results is not None and results["run_id"] != run_id:
+        results = None
     if results is not None:
         try:
             check_follows(results, samples)

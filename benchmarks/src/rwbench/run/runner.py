@@ -138,9 +138,9 @@ def _ask(method: Method, pools: Sequence[Pool], done: Collection[str], spec: Run
                 raise
             output, outputs = _failure(question, error), None
         try:
-            sample = _sample(question, output, spec.pool_size, method.stepwise, start)
+            sample = _sample(question, output, spec, method.stepwise, start)
         except Exception as error:  # so is an output that cannot be scored or written down
-            sample = _sample(question, _failure(question, error), spec.pool_size, method.stepwise, start)
+            sample = _sample(question, _failure(question, error), spec, method.stepwise, start)
         yield sample
 
 
@@ -161,7 +161,8 @@ def _check_kept(samples: Sequence[Any], pools: Sequence[Pool], spec: RunSpec, st
     """Raise ValueError if a line of an earlier attempt has not its question's gold and its answer's scores."""
     asked = {question.id: question for pool in pools for question in pool.questions}
     for kept in samples:
-        if kept["error"] is None and (question := asked.get(kept["id"])) is not None:
+        if kept["error"] is None:
+            question = asked[kept["id"]]
             true = {**kept, **question.of_sample}
             if true | {"scores": score(true, spec.pool_size, stepwise)} != kept:
                 raise ValueError(
@@ -170,17 +171,18 @@ def _check_kept(samples: Sequence[Any], pools: Sequence[Pool], spec: RunSpec, st
                 )
 
 
-def _sample(question: Question, output: Output, pool_size: int, stepwise: bool, start: float) -> Sample:
+def _sample(question: Question, output: Output, spec: RunSpec, stepwise: bool, start: float) -> Sample:
     """Return a question's sample as it is read back from its line."""
     sample = question.of_sample | {"answers": output.answers, "retrieved": output.retrieved}
     sample |= {
         "output": output.text,
-        "scores": score(sample, pool_size, stepwise) if output.error is None else {},
+        "scores": score(sample, spec.pool_size, stepwise) if output.error is None else {},
         "outcome": "failed" if output.error is not None else output.outcome,
         "trace": list(output.trace),
         "measures": dict(output.measures),
         "usage": dict(output.usage),
         "seconds": round(time.perf_counter() - start, 6),
         "error": output.error,
+        "run_id": spec.run_id,
     }
     return check_sample(from_json(sample_line(sample)))

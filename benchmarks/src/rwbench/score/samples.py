@@ -95,6 +95,7 @@ class Sample(TypedDict):
     usage: NotRequired[Usage]
     seconds: float  # wall time from the sample before to this one; a batch's falls on its first question
     error: str | None  # why the question failed; it is then asked again on resume
+    run_id: NotRequired[str]  # of the run that asked
 
 
 _ADAPTER = TypeAdapter(Sample)
@@ -184,6 +185,6 @@ def samples_sha256(samples: Sequence[Sample]) -> str:
     digest = hashlib.sha256()
     for sample in sorted(samples, key=lambda sample: sample["id"]):
         usage = {name: cost for name, cost in sample.get("usage", {}).items() if name not in VOLATILE_USAGE}
-        stable = {name: value for name, value in sample.items() if name != "seconds"}
+        stable = {name: value for name, value in sample.items() if name not in ("seconds", "run_id")}
         digest.update(sample_line(stable | {"usage": usage}))
     return digest.hexdigest()

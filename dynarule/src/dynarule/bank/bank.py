@@ -20,7 +20,7 @@ from .clauses import split_rule
 from .embedding_cache import Encode, embed, unique_texts
 from .encoders import PREMISE_KEYS, key_texts
 from .rows import SharedRows, check_embeddings, largest
-from .sources import Rules, check_rules, listed, make_rules, read_rules
+from .sources import Rules, check_rules, listed, make_rules, read_rules, same_form
 
 if TYPE_CHECKING:
     from ..projection import RuleProjection
@@ -166,6 +166,12 @@ class RuleBank:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __reduce__(self) -> Any:
+        """Copy or pickle the rules alone, without what was computed for a model's layers."""
+        sides, rows = (self.keys.different, self.values.different), (self.values.at_M, self.keys.at_M)
+        own = {"parts": self.parts, "version": self.version}
+        return type(self), (*sides, self.ids, self.texts, self.encoder, *rows), own
+
     @property
     def keys_MP(self) -> Tensor:
         """Embeddings of whole rules, one per rule."""
@@ -200,8 +206,8 @@ class RuleBank:
     def row(self, id: str) -> int:
         """Return the row of a rule; a KeyError if the id is not there."""
         try:
-            return self._row_of[id]
-        except KeyError:
+            return self._row_of[same_form(id)]
+        except (KeyError, AttributeError):
             raise KeyError(f"no rule {id!r} in this bank of {len(self)} rules") from None
 
     def to(self, device: torch.device | str, dtype: torch.dtype | None = None) -> RuleBank:
@@ -325,7 +331,7 @@ class RuleBank:
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
-        return {name: row for row, name in enumerate(self.ids)}
+        return {same_form(name): row for row, name in enumerate(self.ids)}
 
     def _check_change(self, other: RuleBank, leaving: Collection[str] | None = None) -> None:
         """Refuse rules of another encoder, ids that are not new where no text leaves, and a text's second place."""
@@ -334,12 +340,12 @@ class RuleBank:
                 f"cannot take rules of encoder {other.encoder!r} (width {other.encoder_dim}) into a bank of "
                 f"{self.encoder!r} (width {self.encoder_dim}); encode them with the bank's encoder"
             )
-        staying = {*self.texts}.difference(leaving or ())
+        staying = {same_form(text): row for row, text in enumerate(self.texts) if text not in (leaving or ())}
         for name, text in zip(other.ids, other.texts, strict=True):
-            if leaving is None and name in self._row_of:
+            if leaving is None and same_form(name) in self._row_of:
                 raise ValueError(f"rule {name!r} is in the bank already; remove it first, or use replace")
-            if text in staying:
-                there = self.ids[self.texts.index(text)]
+            if same_form(text) in staying:
+                there = self.ids[staying[same_form(text)]]
                 raise ValueError(
                     f"rules {there!r} and {name!r} are the same text, {text!r}; keep one of them"
                 )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
+from unicodedata import normalize
 
 from .._lazy import need
 from .clauses import split_rule
@@ -70,14 +71,20 @@ def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
                 f"rule {name!r} has {len(text):,} characters; a rule is one sentence or paragraph, {LONGEST:,} bytes "
                 "at most: split it"
             )
-        if name in seen:
+        form = same_form(text)
+        if same_form(name) in seen:
             raise ValueError(f"rule id {name!r} comes twice; ids tell rules apart in traces")
-        if text in first:
+        if form in first:
             raise ValueError(
-                f"rules {first[text]!r} and {name!r} are the same text, {text!r}; keep one of them"
+                f"rules {first[form]!r} and {name!r} are the same text, {text!r}; keep one of them"
             )
-        first[text] = name
-        seen.add(name)
+        first[form] = name
+        seen.add(same_form(name))
+
+
+def same_form(text: str) -> str:
+    """Return what texts share that are the same to a reader, an accent in a character or behind it: Unicode's NFC."""
+    return text if text.isascii() else normalize("NFC", text)
 
 
 def make_rules(

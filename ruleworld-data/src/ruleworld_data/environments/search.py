@@ -108,7 +108,10 @@ class Episode:
         return f"<rules>\n{self.search(match[1])}\n</rules>", None
 
     def score(self, answer: object) -> Reward:
-        """Score the answer after the searches made so far, once: then a ValueError."""
+        """Score the answer after the searches made so far, once: then a ValueError.
+
+        Without a search no world is drawn, and the record is believed, as `score` does.
+        """
         if self.ended:
             raise ValueError("the episode has ended with its answer; begin another one")
         self.ended = True
