@@ -1,11 +1,13 @@
 """The server: OpenAI's client against it, answers equal to `generate`, rules that change, requests that are refused."""
 
+import re
 import threading
 import time
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from unittest.mock import Mock
+from urllib.parse import quote
 
 import httpx2
 import openai
@@ -162,17 +164,17 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
     engine, *_ = served
     http = client._client
     key = {"Authorization": "Bearer secret"}
-    new = [{"id": "a.md:3", "text": "If A is w3, A will be w4."}]
+    new = [{"id": "a/b.md:3\nx", "text": "If A is w3, A will be w4."}]
     assert http.post("/v1/books/bank/rules", json=new, headers=key).json() == {"rules": 31}
     new[0] |= {"text": "If A is w3, A will be w5.", "premise": "w3 is said", "conclusion": "w5"}
     assert http.put("/v1/books/bank/rules", json=new, headers=key).status_code == 200
     assert http.delete("/v1/books/bank/rules/r4", headers=key).json() == {"rules": 30}
     for held in (engine.books["bank"].bank, RuleBank.load(engine.books["bank"].folder)):
-        assert "r4" not in held.ids and held.texts[held.row("a.md:3")] == new[0]["text"]
+        assert "r4" not in held.ids and held.texts[held.row(new[0]["id"])] == new[0]["text"]
     found = http.get("/v1/books/bank/rules", params={"contains": "w5"}, headers=key).json()
     assert found == {"object": "list", "total": 1, "data": new}
     lost = http.post("/v1/books/other/rules", json=new, headers=key)
-    cleared = [{"id": "a.md:3", "text": new[0]["text"]}]
+    cleared = [{"id": new[0]["id"], "text": new[0]["text"]}]
     assert http.put("/v1/books/bank/rules", json=cleared, headers=key).status_code == 200
     assert RuleBank.load(engine.books["bank"].folder).parts == {}
     for wrong in ({"then": "x"}, {"premise": " "}):
@@ -180,11 +182,12 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
     assert lost.status_code == 400 and "a change would be lost" in lost.json()["error"]["message"]
     assert http.delete("/v1/books/bank/rules/r4", headers=key).status_code == 404
     assert http.post("/v1/books/bank/rules", json=[], headers=key).status_code == 400
+    assert http.delete(f"/v1/books/bank/rules/{quote(new[0]['id'])}", headers=key).json() == {"rules": 29}
     with changed_bank(engine.books["bank"].folder) as held:
         held.remove(["r5"])
     for other in (
         http.delete("/v1/books/bank/rules/r5", headers=key),
-        http.put("/v1/books/bank/rules", json=new, headers=key),
+        http.post("/v1/books/bank/rules", json=new, headers=key),
     ):
         assert other.status_code == 400 and "changed by another process" in other.json()["error"]["message"]
 
@@ -193,7 +196,7 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
     ("change", "status", "message"),
     [
         ({"model": "x"}, 404, "there is no model 'x'"),
-        ({"messages": [*asked("w1"), {"role": "assistant", "content": "w2"}]}, 400, "one message"),
+        ({"messages": [*asked("w1"), {"role": "assistant", "content": "w2"}]}, 400, "'user', 'assistant'"),
         ({"messages": asked("  ")}, 400, "is empty"),
         ({"messages": []}, 400, "messages: "),
         ({"n": 2}, 400, "set temperature"),
@@ -206,7 +209,8 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
         ({"stop": "w" * 201}, 400, "stop"),
         ({"stop": ["w"] * 17}, 400, "stop"),
         ({"seed": 1 << 63}, 400, "seed: "),
-        ({"logprobs": True}, 400, "logprobs: not supported"),
+        ({"logprobs": True}, 400, "- logprobs: not supported"),
+        ({"messages": [{"role": "tool", "content": "5"}]}, 400, r"got \['tool'\]; ask one question"),
         ({"extra_body": {"logprobs": 0}}, 400, "logprobs: not supported"),
         (
             {"extra_body": {"repetition_penalty": 1.3, "top_k": 1}},
@@ -221,6 +225,25 @@ def test_what_cannot_be_answered_is_an_error_of_openais_shape(client, change, st
     with pytest.raises(openai.APIStatusError, match=message) as error:
         client.chat.completions.create(**({"model": "bank", "messages": asked("w1")} | change))
     assert (error.value.status_code, error.value.body["type"]) == (status, "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "message"),
+    [
+        ('{"model": "bank", "prompt": ["w1", 5]}', "prompt.1", "got 5"),
+        ('{"model": "bank", "prompt": null}', "prompt", "got None"),
+        ('{"model": "bank", "prompt": "w1", "stop": [["w2"]]}', "stop.0", r"got \['w2'\]"),
+        ('{"model": "bank"}', "prompt", "required$"),
+        ('{"model": }', None, "at character 10"),
+        ("[]", None, "expected a JSON object"),
+    ],
+)
+def test_a_field_that_is_wrong_is_named_as_the_client_calls_it(served, body, param, message):
+    with TestClient(make_app(served[0]), base_url="http://localhost") as http:
+        answer = http.post("/v1/completions", content=body, headers={"content-type": "application/json"})
+        assert [http.head(path).status_code for path in ("/health", "/v1/models", "/")] == [200] * 3
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, param) and re.search(message, error["message"])
 
 
 @pytest.mark.parametrize("failure", [TypeError("odd"), KeyError("odd"), OSError("odd")])

@@ -3,12 +3,14 @@
 import logging
 import secrets
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
@@ -28,6 +30,15 @@ PAGE_HEADERS = {
     "style-src 'unsafe-inline'; frame-ancestors 'none'"
 }
 MODEL = {"object": "model", "created": 0, "owned_by": "dynarule"}
+
+
+class _AnyText(PathConvertor):
+    """The rest of an address, which may hold slashes and line breaks."""
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("any", _AnyText())
 Natural = Annotated[int, Query(ge=0)]
 
 
@@ -74,24 +85,23 @@ def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
         if isinstance(problem, HTTPException):
             said = f"{request.method} {request.url.path}: {problem.detail}"
             return error_response(RequestError(problem.status_code, said))
-        first = problem.errors()[0]
-        field = ".".join(map(str, first["loc"][1:])) or "body"
-        said = f"{field}: {first['msg'].removeprefix('Value error, ')}"
-        return error_response(RequestError(400, said, param=field))
+        return error_response(RequestError.of_fields(problem.errors()[0]))
 
-    @app.get("/")
+    read = partial(app.api_route, methods=["GET", "HEAD"])  # probes of load balancers send HEAD
+
+    @read("/")
     async def page() -> FileResponse:
         return FileResponse(PAGE, headers=PAGE_HEADERS)
 
-    @app.get("/health")
+    @read("/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/v1/models")
+    @read("/v1/models")
     async def models() -> dict[str, Any]:
         return {"object": "list", "data": [{"id": name} | MODEL for name in engine.books]}
 
-    @app.get("/v1/models/{name:path}")
+    @read("/v1/models/{name:path}")
     async def model(name: str) -> dict[str, Any]:
         return {"id": book_of(engine, name).name} | MODEL
 
@@ -103,8 +113,7 @@ def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
     @app.post("/v1/completions")
     async def completions(asked: TextCompletion, http: Request) -> Any:
         book = book_of(engine, asked.model)
-        questions = [asked.prompt] if isinstance(asked.prompt, str) else asked.prompt
-        prompts = question_prompts(engine.tokenizer, questions, engine.config.question_opening)
+        prompts = question_prompts(engine.tokenizer, asked.prompt, engine.config.question_opening)
         return await respond(engine, book.name, asked, prompts, http)
 
     @app.get("/v1/books/{name}/rules")
@@ -132,7 +141,7 @@ def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
         made = make_rules(texts, conclusions, ids)._replace(premises=premises)
         return changed(name, lambda book: book.put(made, replace=http.method == "PUT"))
 
-    @app.delete("/v1/books/{name}/rules/{rule_id:path}")
+    @app.delete("/v1/books/{name}/rules/{rule_id:any}")
     def remove(name: str, rule_id: str) -> dict[str, int]:
         return changed(name, lambda book: book.remove([rule_id]))
 
@@ -157,7 +166,9 @@ def _chat_prompt(engine: Engine, messages: Sequence[dict[str, Any]]) -> Prompt:
     """Return the prompt of a conversation, which is one question; a tokenizer without a template has no other roles."""
     if getattr(engine.tokenizer, "chat_template", None):
         return messages
-    if len(messages) != 1 or messages[0].get("role") != "user":
-        raise ValueError("this model reads one message of the role user: ask one question, with all it needs")
+    roles = [message.get("role") for message in messages]
+    if roles != ["user"]:
+        said = f"this model reads one message of the role user, got {roles!r:.200}"
+        raise ValueError(f"{said}; ask one question, with all it needs")
     content = read_message(messages[0], "the request")["content"]
     return question_prompts(engine.tokenizer, [content], engine.config.question_opening)[0]

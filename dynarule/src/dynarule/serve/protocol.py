@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from ..bank.sources import LONGEST
 from ..memory.serving import Retrieval
@@ -31,6 +31,14 @@ NEUTRAL: dict[str, Any] = {
     "response_format": {"type": "text"},
 }
 """What leaves an answer as it is, besides what is off or empty."""
+
+
+def _several(value: Any) -> Any:
+    """Read one text as a list of it: of two types an error would name each, as pydantic calls them."""
+    return [value] if isinstance(value, str) else value
+
+
+Texts = BeforeValidator(_several)
 StopWord = Annotated[str, Field(max_length=200)]
 
 
@@ -44,7 +52,7 @@ class Asked(BaseModel):
     top_p: float | None = Field(1.0, gt=0, le=1)
     n: int | None = Field(1, ge=1, le=MOST_ANSWERS)
     seed: int | None = Field(None, ge=-(1 << 63), lt=1 << 63)
-    stop: StopWord | Annotated[list[StopWord], Field(max_length=16)] | None = None
+    stop: Annotated[list[StopWord] | None, Field(max_length=16), Texts] = None
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
 
@@ -81,7 +89,7 @@ class ChatCompletion(Asked):
 class TextCompletion(Asked):
     """A completion of one or several questions."""
 
-    prompt: str | list[str]
+    prompt: Annotated[list[str], Texts]
 
 
 class Rule(BaseModel):
@@ -116,6 +124,18 @@ class RequestError(Exception):
         if not answering and isinstance(problem, ValueError | ImportError):
             return cls(400, str(problem))
         return cls(500, f"the server failed, as its log says ({type(problem).__name__}: {problem})")
+
+    @classmethod
+    def of_fields(cls, error: dict[str, Any]) -> RequestError:
+        """Return what a client reads of a field that is not as it should be, of pydantic's errors."""
+        said, (_, *place) = error["msg"].removeprefix("Value error, "), error["loc"]
+        if error["type"] == "json_invalid":
+            return cls(400, f"the body is no JSON: {error['ctx']['error']} at character {place[0]}")
+        if not place and "ctx" not in error:
+            return cls(400, "expected a JSON object, sent with Content-Type: application/json")
+        field = ".".join(map(str, place))
+        got = "" if error["type"] == "missing" else f", got {error['input']!r:.80}"
+        return cls(400, f"{field}: {said}{got}" if field else said, param=field or None)
 
     @property
     def body(self) -> dict[str, Any]:

@@ -27,7 +27,6 @@ async def respond(
     each = asked.n or 1
     if not prompts or len(prompts) * each > MOST_ANSWERS:
         raise RequestError(400, f"a request asks for 1 to {MOST_ANSWERS} answers, got {len(prompts) * each}")
-    stops = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
     loop, events = asyncio.get_running_loop(), Events()
 
     def ask(index: int) -> Request:
@@ -39,7 +38,7 @@ async def respond(
             temperature=asked.temperature or 0.0,
             top_p=asked.top_p or 1.0,
             seed=None if asked.seed is None else asked.seed + index,
-            stop=tuple(filter(None, stops)),
+            stop=tuple(filter(None, asked.stop or ())),
         )
 
     requests = [ask(index) for index in range(len(prompts) * each)]
