@@ -67,6 +67,9 @@ def test_an_answer_ends_at_a_stop_string():
     first, second = ask()
     stop = first.split()[3]
     assert ask(stop_strings=[stop]) == [first[: first.index(stop) + len(stop)], second]
+    for wrong in (5, [""], [stop, None]):
+        with pytest.raises(ValueError, match="texts that are not empty, got"):
+            ask(stop_strings=wrong)
 
 
 @torch.no_grad()
@@ -87,6 +90,14 @@ def test_answers_and_traces_are_those_of_full_forwards(family, bank, ready):
                 assert searches == [(r.step, r.layer, r.ids) for r in trace][: len(searches)]
                 assert len(searches) == 1 + ids[:-1].count(SEARCH) == 3
                 assert {r.row for r in answer.trace} == {row}
+
+
+def test_a_stop_string_ends_an_answer_of_any_tokenizer(bank, ready):
+    model, tokenizer, _ = ready()
+    whole, other = (answer.text for answer in generate(model, tokenizer, bank, PROMPTS[:2], max_new_tokens=8))
+    stop = " ".join(whole.split()[1:3])  # of words that are tokens, over two of them
+    ended, _ = generate(model, tokenizer, bank, PROMPTS[:2], max_new_tokens=8, stop_strings=stop)
+    assert stop not in other and ended.text == whole[: whole.index(stop) + len(stop)]
 
 
 @pytest.fixture

@@ -171,14 +171,21 @@ class DynaRuleModel(BaseTuner):
             "adapters of rules cannot be added up; load both, and call set_adapter(name) for one"
         )
 
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> Any:
-        """Resize the base's, unless rows of its vocabulary are an adapter's."""
+    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> Any:
+        """Resize the base's, unless rows of its vocabulary are an adapter's or it would lose some that it has."""
         if any(getattr(config, "trainable_token_indices", None) for config in self.peft_config.values()):
             raise ValueError(
                 f"the vocabulary has rows that belong to the adapter ({SEARCH_TOKEN}), and is not resized with them; "
                 "resize the base model before the adapter is made or loaded"
             )
-        return cast(Any, self.model).resize_token_embeddings(*args, **kwargs)
+        base: Any = self.model
+        rows = len(base.get_input_embeddings().weight)
+        if new_num_tokens is not None and not (isinstance(new_num_tokens, int) and new_num_tokens >= rows):
+            raise ValueError(
+                f"the vocabulary has {rows} rows, and the tokenizer may use each ({SEARCH_TOKEN} is near the end); "
+                f"expected that many or more, got {new_num_tokens!r:.60}"
+            )
+        return base.resize_token_embeddings(new_num_tokens, *args, **kwargs)
 
     def _cast_adapter_dtype(self, adapter_name: str, autocast_adapter_dtype: bool = True) -> None:
         """Stay in the base model's dtype, which attention reads without a cast."""

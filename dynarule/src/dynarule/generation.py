@@ -1,7 +1,7 @@
 """Answer questions with rules: batched generation, and a trace of what was read at which step."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -116,6 +116,10 @@ def generate(
     if isinstance(memory, RuleBank):
         memory = rule_memory(model, tokenizer, memory)
     search = memory.search_token_id
+    stops = options.pop("stop_strings", None) or []
+    stops = [stops] if isinstance(stops, str) else stops
+    if not isinstance(stops, list | tuple) or not all(isinstance(word, str) and word for word in stops):
+        raise ValueError(f"stop_strings must be texts that are not empty, got {stops!r:.80}")
     processors, criteria = (
         list(options.pop(n, None) or []) for n in ("logits_processor", "stopping_criteria")
     )
@@ -147,15 +151,16 @@ def generate(
                 writers = [SearchWriter(search, tokenizer, length, max_searches, behind)]
             cache = growing_cache(model) if caches == [None, None] else None
             refusals = Refusals(memory, length, floor) if floor else None
+            endings = [_ends_at(stops, tokenizer, length, hidden)] if stops else []
             out = model.generate(  # type: ignore[operator]
                 ids_BT,
                 attention_mask=mask_BT,
                 max_new_tokens=min(max_new_tokens, max(rooms)),
                 do_sample=do_sample,
                 pad_token_id=pad,
-                tokenizer=tokenizer,  # for stop_strings
+                tokenizer=tokenizer,  # for stop_strings of its generation_config
                 logits_processor=[_finite, *processors, *writers],
-                stopping_criteria=[*criteria, *([refusals] if refusals else [])],
+                stopping_criteria=[*criteria, *endings, *([refusals] if refusals else [])],
                 **({} if cache is None else {"past_key_values": cache}),
                 **(_GREEDY if not do_sample else {}) | options | {"eos_token_id": ends or None},
             )
@@ -189,6 +194,17 @@ def _finite(input_ids: Tensor, scores: Tensor) -> Tensor:
             "large for its dtype; copy it again, or load it in bf16 or fp32"
         )
     return scores
+
+
+def _ends_at(words: Sequence[str], tokenizer: Any, start: int, hidden: Collection[int]) -> Any:
+    """Return a stopping criterion: the text behind ``start`` holds one of some words, whatever the tokenizer."""
+
+    def ended(input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
+        kept = [[token for token in row if token not in hidden] for row in input_ids[:, start:].tolist()]
+        texts = [tokenizer.decode(row, clean_up_tokenization_spaces=False) for row in kept]
+        return torch.tensor([any(word in text for word in words) for text in texts], device=input_ids.device)
+
+    return ended
 
 
 def rule_memory(model: nn.Module, tokenizer: Any, bank: RuleBank) -> RuleMemory:

@@ -68,6 +68,14 @@ def test_two_processes_share_the_work(tmp_path, monkeypatch):
     assert late.seen == ["c"]
 
 
+def test_a_bounded_cache_forgets_the_oldest(tmp_path):
+    encode = Counting()
+    cache = EmbeddingCache(encode, tmp_path, most=2)
+    rows = cache(["a", "b", "c"])
+    assert torch.equal(cache(["c", "b"]), rows[[2, 1]]) and len(encode.seen) == 3
+    assert torch.equal(cache(["a"]), rows[:1]) and encode.seen[3:] == ["a"]
+
+
 def test_a_damaged_embedding_is_encoded_again_and_a_damaged_file_is_named(tmp_path):
     texts = [letter * 100 for letter in "abcdefghij"]
     cache, encode, healed = (EmbeddingCache(Counting(), tmp_path) for _ in range(3))

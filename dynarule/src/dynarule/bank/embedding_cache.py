@@ -22,6 +22,7 @@ BLOCK = 16_384  # texts that are encoded together: what shares a batch decides t
 
 _TABLE = "CREATE TABLE IF NOT EXISTS embeddings (text BLOB PRIMARY KEY, embedding BLOB, checksum INTEGER)"
 _SELECT = "SELECT text, embedding, checksum FROM embeddings"
+_FORGET = "DELETE FROM embeddings WHERE rowid <= (SELECT max(rowid) FROM embeddings) - ?"
 _PER_QUERY = 500  # texts: one query each took most of a build's time beside the encoder
 
 
@@ -89,6 +90,8 @@ class EmbeddingCache:
         None: ``encode.fingerprint``.
     batch : int
         Texts encoded between two writes: what a kill loses at most.
+    most : int, optional
+        Embeddings that are kept, the newest, as of questions that come without end; None: all.
 
     Raises
     ------
@@ -102,14 +105,19 @@ class EmbeddingCache:
     """
 
     def __init__(
-        self, encode: Encode, folder: str | PathLike[str], fingerprint: str | None = None, batch: int = 4_096
+        self,
+        encode: Encode,
+        folder: str | PathLike[str],
+        fingerprint: str | None = None,
+        batch: int = 4_096,
+        most: int | None = None,
     ) -> None:
         name = getattr(encode, "fingerprint", None) if fingerprint is None else fingerprint
         if not name:
             raise ValueError(
                 "the encoder has no fingerprint, so its embeddings could mix with another's; give fingerprint="
             )
-        self.encode, self.fingerprint, self.batch = encode, name, batch
+        self.encode, self.fingerprint, self.batch, self.most = encode, name, batch, most
         self.path = Path(folder) / hashlib.sha256(name.encode()).hexdigest()[:16] / "embeddings.sqlite"
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
@@ -163,6 +171,8 @@ class EmbeddingCache:
         values = [(key, row.tobytes(), zlib.crc32(key + row.tobytes())) for key, row in rows.items()]
         with self._open("write") as database:
             database.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", values)
+            if self.most is not None:
+                database.execute(_FORGET, (self.most,))
 
     @contextmanager
     def _open(self, use: str) -> Iterator[sqlite3.Connection]:
