@@ -15,7 +15,6 @@ from .lexicon import (
     LISTS,
     MODALS,
     NOT_BEFORE_VERB,
-    PHRASES,
     RELATIVE,
     RESTRICTS,
     VERBS,
@@ -23,6 +22,7 @@ from .lexicon import (
     blanked,
     has_verb,
     is_plural,
+    patterns,
     words_of,
 )
 from .openings import ARROW, CLAUSAL, LEAD, leading
@@ -36,28 +36,10 @@ class Clauses(NamedTuple):
     sure: bool
 
 
-_TRAILING = re.compile(
-    rf"{PHRASES['before_trailing']},?\s+(?:(?:but|and)\s+)?(?=(?:{PHRASES['trailing']})\s)", re.IGNORECASE
-)
-_VERBLESS = re.compile(rf"(?:{PHRASES['verbless']})\b", re.IGNORECASE)
-"""Conditions at the end of a sentence that need no verb."""
-_ASKS = re.compile(rf"\b(?:{PHRASES['asks']})$", re.IGNORECASE)
-"""Before "when" and "where": a question within the sentence, or a term ("is after 3 p.m."), no condition."""
-_TERM = re.compile(r"\b(?:second|minute|hour|day|night|week|month|year)s?$", re.IGNORECASE)
-"""Before "after" and "before": "30 days after the loss" is a date."""
-_TWO_CASES = re.compile(r"\b(?:save|except) that\b|\b(?:(?:after|before) that|thereafter)$", re.IGNORECASE)
-_ANOTHER = re.compile(r"\b(?:and|or) (\w+) (?:\w+ ){0,3}(?:when|if|before|after|unless|until)\b")
-"""Rules of two cases: the condition of one is not that of the other."""
-_NEGATIVE = re.compile(r"\b(?:no|not|nobody|none|never|cannot|nothing)\b|n't\b", re.IGNORECASE)
+_RE = patterns("clauses")
 _FORMS = [re.compile(pattern, re.DOTALL | re.IGNORECASE) for pattern in WORDS["forms"].values()]
-_LOGIC = re.compile(r"\s*(?:=>|⇒)\s*")
-_LABEL = re.compile(PHRASES["label"])
-_NO_LABEL = re.compile(rf"(?:{PHRASES['no_label']})\b", re.IGNORECASE)
 ABBREVIATED = re.compile(r"\b\w\.\w\.$|\betc\.$")
 """The end of a text that keeps its stop."""
-_SENTENCE = re.compile(r"[.!]\s+(?=[A-Z\"“(])")
-_NO_END = re.compile(rf"(?<!\.)\b(?:{PHRASES['no_end']})$", re.IGNORECASE)
-_NO_LIST = re.compile(r", (?=(?:the|an?|no|each|every|any) (?:(?!(?:and|or)\b)[^,])*$)")
 
 
 def split_rule(rule: str) -> Clauses:
@@ -79,10 +61,10 @@ def split_rule(rule: str) -> Clauses:
     """
     whole = " ".join(rule.split())
     text = whole if ABBREVIATED.search(whole) else whole.removesuffix(".")
-    places = (match.start() for match in _SENTENCE.finditer(text))
-    ends = (at for at in places if not _NO_END.search(text, max(0, at - 9), at))
+    places = (match.start() for match in _RE.sentence.finditer(text))
+    ends = (at for at in places if not _RE.no_end.search(text, max(0, at - 9), at))
     first = text[: next(ends, len(text))]
-    label = re.match(rf"[^.:;,]{{1,40}}: (?={CLAUSAL.pattern})|{_NO_LABEL.pattern}: ", first, re.IGNORECASE)
+    label = _RE.labelled.match(first)
     if label:  # "RENT: When you land on ...", "Note: ..."
         text, first = text[label.end() :], first[label.end() :]
     # "it ends if ...; the next begins", "it ends if ..., otherwise it goes on"
@@ -96,7 +78,7 @@ def split_rule(rule: str) -> Clauses:
             place = find is leading and not CLAUSAL.match(premise) and premise[:3].lower() != "to "
             more = _trailing(conclusion, clause=True) if place else None
             # "In zone D, drivers pay 3 euros if the permit has expired"
-            if more and re.match(rf"(?!until \d)(?:only\b|{CLAUSAL.pattern})", more[0]):
+            if more and _RE.conditional.match(more[0]):
                 premise, conclusion = f"{premise}, {more[0]}", more[1].rstrip(",;:")
             return Clauses(premise, conclusion + text[len(read) :], True)
     return Clauses(whole, whole, False)
@@ -110,7 +92,7 @@ def _forms(text: str) -> tuple[str, str] | None:
 
 def _logic(text: str) -> tuple[str, str] | None:
     """``P => Q``, ``P -> Q`` (no path through menus)."""
-    parts = _LOGIC.split(text, maxsplit=1)
+    parts = _RE.logic.split(text, maxsplit=1)
     if len(parts) == 2:
         return parts[0], parts[1]
     parts = ARROW.split(text)
@@ -126,16 +108,16 @@ def _behind(text: str) -> tuple[str, str] | None:
     if LEAD.match(text):
         return None
     subject = _subject(text)
-    if subject and (other := _NO_LIST.search(subject[0])):  # no list: "Starting in May, the office closes"
+    if subject and (other := _RE.no_list.search(subject[0])):  # no list: "Starting in May, the office closes"
         return text[: other.start()], text[other.end() :]
     return _trailing(text, len(subject[0]) if subject else 0) or subject
 
 
 def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str] | None:
     """Return a condition at the end of a text, and what stands before it: a clause, where that is known."""
-    if _TWO_CASES.search(text):
+    if _RE.two_cases.search(text):
         return None
-    for match in islice(_TRAILING.finditer(blanked(text), start), 8):
+    for match in islice(_RE.trailing.finditer(blanked(text), start), 8):
         premise, conclusion = text[match.end() :], text[: match.start()]
         if match[0].startswith(",") and "," in premise:
             continue  # "..., if delayed, ...": a condition within a sentence
@@ -145,14 +127,14 @@ def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str
             continue  # the last of several in brackets; a definition
         if match[0][0] == "," and re.match("when|where|while|once|before|after|until", premise):
             continue  # "..., when no notice is needed"
-        other, more = _ANOTHER.search(premise), re.split(r", (?:and|or) ", conclusion)[-1]
+        other, more = _RE.another.search(premise), re.split(r", (?:and|or) ", conclusion)[-1]
         if (other and VERBS.get(other[1])) or (more != conclusion and not has_verb(more)):
             return None  # "... sign in when they arrive and sign out when they leave", "..., and 20 euros if ..."
-        if _ASKS.search(conclusion) or (_TERM.search(conclusion) and re.match("after|before", premise)):
+        if _RE.asks.search(conclusion) or (_RE.term.search(conclusion) and re.match("after|before", premise)):
             continue
-        if premise.startswith("without") and not _NEGATIVE.search(conclusion):
+        if premise.startswith("without") and not _RE.negative.search(conclusion):
             continue
-        if (clause or has_verb(conclusion)) and (_VERBLESS.match(premise) or has_verb(premise)):
+        if (clause or has_verb(conclusion)) and (_RE.verbless.match(premise) or has_verb(premise)):
             return premise, conclusion
     return None
 
@@ -217,8 +199,8 @@ def _restricts(word: str, before: str, after: str, starts: str) -> bool:
 
 def _label(text: str) -> tuple[str, str] | None:
     """``Gold members: free``: a condition, or a few words without a verb, a colon, what holds for them."""
-    marks = list(_LABEL.finditer(blanked(text)))
-    if not marks or _NO_LABEL.match(text):
+    marks = list(_RE.label.finditer(blanked(text)))
+    if not marks or _RE.no_label.match(text):
         return None
     if ":" not in marks[0][0] and (len(marks) > 1 or text[:4] == "The "):
         return None

@@ -3,10 +3,13 @@
 import re
 import tomllib
 from importlib import resources
+from types import SimpleNamespace
 from typing import Any
 
-_FILE = resources.files(__package__).joinpath("words.toml")
-_WORDS = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+_WORDS, _PATTERNS = (
+    tomllib.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+    for name in ("words.toml", "patterns.toml")
+)
 INLINE: list[list[str]] = _WORDS.pop("inline")
 WORDS: dict[str, Any] = {
     name: _WORDS.pop(name) for name in ("symbols", "ends", "signs", "operators", "bounds", "forms", "docx")
@@ -26,6 +29,12 @@ _LETTER = re.compile(r"(?<=[a-z] )A\b")
 _DOES = re.compile(PHRASES["does"], re.IGNORECASE)
 _TOLD, _ASKED = (re.compile(PHRASES[name], re.IGNORECASE) for name in ("told", "asked_and_told"))
 _OR_MORE = re.compile(r"\bor (?:more|less|fewer|over|under|older|younger)\b", re.IGNORECASE)
+
+
+def patterns(of: str) -> SimpleNamespace:
+    """Return the patterns of a part of the parser by their names, with phrases in them."""
+    filled = {n: re.sub(r"<<(\w+)>>", lambda name: PHRASES[name[1]], p) for n, p in _PATTERNS[of].items()}
+    return SimpleNamespace(**{name: re.compile(pattern) for name, pattern in filled.items()})
 
 
 def _forms(verb: str) -> tuple[str, str]:

@@ -10,32 +10,20 @@ from .lexicon import (
     MODALS,
     NOT_BEFORE_VERB,
     OWNERS,
-    PHRASES,
     VERBS,
     goes_on,
     has_verb,
     is_plural,
+    patterns,
     words_of,
 )
 
-CLAUSAL = re.compile(rf"(?:{PHRASES['clauses']})\b", re.IGNORECASE)
-"""The beginning of a condition with a verb of its own."""
-LEAD = re.compile(
-    rf"(?!(?:{PHRASES['asides']}),)(?:{PHRASES['clauses']}|{PHRASES['openers']})\b(?!-)", re.IGNORECASE
-)
-ARROW = re.compile(r"\s*(?:--?>|→)\s*")
+_RE = patterns("openings")
+CLAUSAL, LEAD, ARROW = _RE.clausal, _RE.lead, _RE.arrow
 _TAKING = "not_before_verb restricts modals pronouns relative before_order not_before_clause"
 _TAKES = frozenset(word for name in _TAKING.split() for word in LISTS[name])
 """Words that a noun phrase or a verb follows, so no main clause begins behind them."""
-_ORDER_ENDS = re.compile(
-    rf"\b(?:{PHRASES['clauses']}|before|after|who|that|which|and|or|so)\b", re.IGNORECASE
-)
-_NAMED = re.compile(r"\s[a-z-]+ (?:[A-Z]|\d+)\b")
-"""What needs no article behind an order: "close *valve B*"."""
-_LAST_OF_LIST = re.compile(r"(?!(?:the|an?) )[\w -]*\b(?:and|or) [\w-]+ (?=(?:the|an?) )", re.IGNORECASE)
-"""The end of a list in an opening without a comma behind it: "In Rome, *Pisa and Bari* the limit is ..."."""
 _PARTICIPLES = re.compile(rf"(?:\w{{3,}}ed|{'|'.join(LISTS['participles'])}) (?:and|or)\b")
-_STILL_PREMISE = re.compile(rf"(?:{PHRASES['still_premise']})\b", re.IGNORECASE)
 
 
 def leading(text: str) -> tuple[str, str] | None:
@@ -57,7 +45,7 @@ def leading(text: str) -> tuple[str, str] | None:
     complete = not clausal or (commas and has_verb(text[: commas[0]].partition(" ")[2]))
     for comma, segment in zip(commas, segments, strict=True):
         still = _still(segment)
-        if not clausal and (more := _LAST_OF_LIST.match(segment)) and has_verb(segment[more.end() :]):
+        if not clausal and (more := _RE.last_of_list.match(segment)) and has_verb(segment[more.end() :]):
             at = text.index(segment, comma) + more.end()
             return text[:at], text[at:]
         if text[comma] == ";" and not clausal and has_verb(text[:comma]):
@@ -68,7 +56,7 @@ def leading(text: str) -> tuple[str, str] | None:
         if clause and not still and (complete or last):
             return text[:comma], text[comma + 1 :]
         complete = complete or has_verb(segment)
-    if commas and clausal and not _STILL_PREMISE.match(segments[-1]):
+    if commas and clausal and not _RE.still_premise.match(segments[-1]):
         begins = [comma for comma, part in zip(commas, segments, strict=True) if not _still(part)]
         at = [commas[-1], *begins][-1]  # "..., half the price, but no more than 9 euros, is charged"
         return text[:at], text[at + 1 :]
@@ -77,7 +65,7 @@ def leading(text: str) -> tuple[str, str] | None:
 
 def _still(segment: str) -> bool:
     """Whether a segment goes on with the condition before it."""
-    return bool(_STILL_PREMISE.match(segment) or _PARTICIPLES.match(segment)) or goes_on(segment)
+    return bool(_RE.still_premise.match(segment) or _PARTICIPLES.match(segment)) or goes_on(segment)
 
 
 def _names_subject(opening: str, segment: str) -> bool:
@@ -98,7 +86,7 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
     for (_, earlier), (_, before), (at, word), (_, after) in trios:
         said = first[:at].partition(" ")[2]
         whole = not clausal or has_verb(said) or re.match(r"\w+ing\b|in\b|on\b|not\b|possible\b", said)
-        if not whole or before in _TAKES or LEAD.fullmatch(before) or _STILL_PREMISE.fullmatch(before):
+        if not whole or before in _TAKES or LEAD.fullmatch(before) or _RE.still_premise.fullmatch(before):
             continue
         governed = earlier in NOT_BEFORE_VERB or LEAD.fullmatch(earlier)
         noun = before not in VERBS or (earlier != "to" and governed)
@@ -113,9 +101,9 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
             after in ARTICLES | OWNERS | LISTS["after_order"]
             or after[:1].isdigit()
             or (not clausal and before not in NOT_BEFORE_VERB and LEAD.fullmatch(after))
-            or (not clausal and _NAMED.match(first, at + len(word)))
+            or (not clausal and _RE.named.match(first, at + len(word)))
         ):
-            rest = _ORDER_ENDS.split(first[at + len(word) :])[0]
+            rest = _RE.order_ends.split(first[at + len(word) :])[0]
             orders += [] if has_verb(rest) else [at]
     places = subjects or orders
     return (text[: places[0]], text[places[0] :]) if len(places) == 1 else None

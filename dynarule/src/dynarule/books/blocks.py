@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ..bank.lexicon import INLINE, PHRASES, has_verb
+from ..bank.lexicon import INLINE, has_verb, patterns
 
 Line = tuple[int, str]
 """The number of a line, or of a page, and its text."""
@@ -51,23 +51,16 @@ class Block:
 
     def go_on(self, text: str, line: int) -> None:
         """Add one more line of a wrapped text; a word that was parted at its end is whole again."""
-        parted = _PARTED.search(self.text) and text[:1].islower()
+        parted = _RE.parted.search(self.text) and text[:1].islower()
         self.text = self.text[:-1] if parted else f"{self.text} "
         self.starts.append((len(self.text), line))
         self.text += text
 
 
-BULLET = re.compile(PHRASES["bullet"])
-_PARTED = re.compile(
-    r"(?<!\bself)(?<!\bnon)(?<!\bwell)(?<!\bhalf)(?<!\bpart)(?<!\bfull)(?<!\bten)(?<!\btwo)(?<!\bthree)(?<=[^\W\d_])-$"
-)
-_DOTS = re.compile(r"(?:\s\.){2,}(?=\s)|\s?(?<!\.)\.{4,99}(?=\s)")
-"""Dots after a label, as in "RENT . . . When you land"."""
-NUMBER = re.compile(PHRASES["number"])
+_RE = patterns("blocks")
+BULLET, NUMBER, OPEN = _RE.bullet, _RE.number, _RE.open
 _INLINE = [(re.compile(pattern), replacement) for pattern, replacement in INLINE]
 """Marks within a line, each of bounded length: a line of thousands of open ones would take minutes."""
-OPEN = re.compile(rf"(?:[,;(–-]|\b(?:{PHRASES['open_ends']}))$", re.IGNORECASE)
-"""The end of a line in the middle of a sentence."""
 
 
 def is_whole(text: str) -> bool:
@@ -79,7 +72,7 @@ def plain(text: str) -> str:
     """Return a text without the marks of Markdown, on one line."""
     for pattern, replacement in _INLINE:
         text = pattern.sub(replacement, text)
-    return " ".join(_DOTS.sub(":", text).split())
+    return " ".join(_RE.dots.sub(":", text).split())
 
 
 def unnumbered(text: str) -> str:

@@ -8,7 +8,7 @@ from itertools import groupby, takewhile
 from typing import Any
 
 from ..bank.clauses import split_rule
-from ..bank.lexicon import LISTS, PHRASES, has_verb, is_told
+from ..bank.lexicon import LISTS, has_verb, is_told, patterns
 from ..bank.openings import CLAUSAL, leading
 from .blocks import OPEN, Block, is_number, is_whole
 from .rules import BookReading, DocumentRule
@@ -17,13 +17,7 @@ from .tables import table_rules
 
 LONGEST_ANSWER = 800
 """Characters below a heading that asks: a longer answer is no rule but a chapter."""
-_IF, _THEN = (
-    re.compile(rf"(?:{PHRASES[name]})\s*:\s*(.+)", re.IGNORECASE) for name in ("if_line", "then_line")
-)
-"""Lines as "Condition: ..." and "Action: ..."."""
-_EXCEPTIONS, _EXCEPTED = (re.compile(PHRASES["exceptions"] + end, re.IGNORECASE) for end in (":?$", ":? "))
-_NOTICE = re.compile(r"(?:no|do not|never)\b|(?!wh|how\b).*\b(?:must|may not|shall|cannot)\b", re.IGNORECASE)
-"""A title that is a rule, if there is nothing below it: "NO DOGS"."""
+_RE = patterns("document")
 
 
 @dataclass
@@ -47,7 +41,9 @@ class Document:
             self.part = f":{block.part}" if block.part else ""
             lists = after.kind == "item" and not is_whole(block.text)
             bare = block.kind == after.kind == "heading" and after.depth <= block.depth
-            told = block.kind == "heading" and _NOTICE.match(block.text) and (bare or notice == block.depth)
+            told = (
+                block.kind == "heading" and _RE.notice.match(block.text) and (bare or notice == block.depth)
+            )
             notice = block.depth if told else 0  # the last of several has text below it
             if told or (block.kind == "heading" and IMPRINT.match(block.text)):
                 block.kind = "text"
@@ -69,7 +65,7 @@ class Document:
                 self._add(block.text, block.line_at(0))
             elif block.kind == "lost":
                 self._leave(block.line_at(0), block.text, block.mark)
-            elif (premise := _IF.match(block.text)) and (then := _THEN.match(after.text)):
+            elif (premise := _RE.if_line.match(block.text)) and (then := _RE.then_line.match(after.text)):
                 text = f"If {premise[1]}, {then[1].rstrip('.')}."
                 self._add(text, block.line_at(0), f"If {premise[1]}", then[1])
                 end += 1
@@ -168,8 +164,8 @@ class Document:
         if tail:
             ends = f", {tail[:1].lower()}{tail[1:]}" if tail[1:2].islower() else f", {tail}"
             pieces = [(text.rstrip(" .,;") + ends, where) for text, where in pieces]
-        if items and _EXCEPTIONS.match(block.text):
-            bare = [_EXCEPTED.sub("", text).rstrip(".") for text, _ in pieces]
+        if items and _RE.exceptions.match(block.text):
+            bare = [_RE.excepted.sub("", text).rstrip(".") for text, _ in pieces]
             whole = all(map(has_verb, bare))
             pieces = [(f"Exceptions: {('. ' if whole else ', ').join(bare)}.", block)]
         for text, where in pieces:

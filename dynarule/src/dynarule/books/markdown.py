@@ -4,33 +4,11 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..bank.lexicon import PHRASES, has_verb
+from ..bank.lexicon import has_verb, patterns
 from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_title, is_whole, nested, plain
 from .sentences import REFERS_BACK
 
-_HEADING = re.compile(r"\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
-_UNDERLINE = re.compile(r"\s{0,3}(=+|-{3,}|~{3,})\s*$")
-_RULER = re.compile(r"\s*([-*_=~])(\s*\1){2,}\s*$")
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-_PREFIX = re.compile(PHRASES["prefix"])
-_DIRECTIVE = re.compile(rf"(\s*)(?:\.\. (?:{PHRASES['directives']})::|{PHRASES['log']})")
-"""What reStructuredText says of no rule, or a log, with the lines within it."""
-_COLUMNS = re.compile(r"\s*=+(?: +=+)+$")
-"""The rules of a table in reStructuredText."""
-_CONTENTS = re.compile(r"\W*(?:table of )?contents\W*$", re.IGNORECASE)
-_GRID = re.compile(r"\s*\+[-=+]{3,}\+$")
-_ARROW = re.compile(r"\s*(?:->|→|=>)\s*(?=\S)")
-"""What follows from the items above."""
-_NOTE = re.compile(r"\s*\[\^(\w+)\]:\s*(.+)")
-_ASKED = re.compile(r"(?:Q|Question)\s?\d*[.:]\s+(.*\?)\s+(?:A|Answer)\s?\d*[.:]\s+", re.IGNORECASE)
-_CELLS = re.compile(r"\s*\|.*\|\s*$")
-_SEPARATOR = re.compile(r"[\s|:+-]*-[\s|:+-]*$")
-_LINK = re.compile(r"\s*(?:[-*+]|\d+\.)?\s*\[[^\]]*\]\(#[^)]*\)\s*$")
-_PAGE = re.compile(r"\s*(?:page\s*)?[-–—|]?\s*\d{1,4}\s*[-–—|]?(?:\s*(?:of|/)\s*\d{1,4})?\s*$", re.IGNORECASE)
-_STEP = re.compile(r"(?:(?:AND|OR|THEN|ELSE|And|Or|But|Then|Else|But)\b)|(?:When|WHEN)\b")
-"""The beginning of a line that goes on with "If ..." or "Given ..." of the line above."""
-_BEGINS = re.compile(rf"{PHRASES['number']}|{PHRASES['defines']}")
-_STOP = re.compile(r"[^.]..[.!?]$")
+_RE = patterns("markdown")
 _WRAPPED = 0.3
 """Share of lines after a line that begin in lower case, from which on a text counts as wrapped."""
 
@@ -41,38 +19,38 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
     Left out: code, logs, front matter, rulers, tables of contents, page numbers.
     """
     tabbed = ((n, re.sub(r"(?<=\S)\t+", "   ", text).expandtabs(4)) for n, text in _without_code(lines))
-    bare = _dotted([(n, _GRID.sub("|-|", _PREFIX.sub("", text)).rstrip()) for n, text in tabbed])
+    bare = _dotted([(n, _RE.grid.sub("|-|", _RE.prefix.sub("", text)).rstrip()) for n, text in tabbed])
     kept = _aligned(_noted(bare))
-    bare = [(n, text) for n, text in bare if not _NOTE.match(text)]
+    bare = [(n, text) for n, text in bare if not _RE.note.match(text)]
     pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(bare) if a and b and not _starts(b)]
     torn = sorted(len(a) for a, b in pairs if b.lstrip()[0].islower())
     wrapped = len(torn) > _WRAPPED * len(pairs) and torn[len(torn) // 2] > max(25, 0.7 * torn[-1])
-    width = min(100, max((len(text) for _, text in bare if not _CELLS.match(text)), default=0))
+    width = min(100, max((len(text) for _, text in bare if not _RE.cells.match(text)), default=0))
     blocks: list[Block] = []
     above = ""  # the line above as far as it belongs to the last block
     for number, text in kept:
         last = blocks[-1] if blocks and above else None
-        folio = _PAGE.match(text) and not (last and OPEN.search(above))  # a page's number
-        if last and last.kind == "text" and _UNDERLINE.match(text) and len(last.starts) == 1:
+        folio = _RE.page.match(text) and not (last and OPEN.search(above))  # a page's number
+        if last and last.kind == "text" and _RE.underline.match(text) and len(last.starts) == 1:
             last.kind, last.depth, above = "heading", 1 if "=" in text else 2, ""
-        elif not text or folio or _RULER.match(text) or _in_contents(text):
+        elif not text or folio or _RE.ruler.match(text) or _in_contents(text):
             # a page may end within a sentence
             above = "" if not text or above.endswith((".", "!", "?")) else above
-        elif heading := _HEADING.match(text):
+        elif heading := _RE.heading.match(text):
             blocks.append(Block("heading", plain(heading[2]), [(0, number)], len(heading[1])))
             above = ""
-        elif _CELLS.match(text):
+        elif _RE.cells.match(text):
             if last is None or last.kind != "table":
                 last = Block("table", "", [(0, number)])
                 blocks.append(last)
-            if not _SEPARATOR.match(text):
+            if not _RE.separator.match(text):
                 cells = re.split(r"(?<!\\)\|", text.strip()[1:-1])
                 last.rows.append((number, [plain(cell) for cell in cells]))
             above = text
         elif (bullet := BULLET.match(text)) or (bullet := _numbered(text, blocks)):
             blocks.append(Block("item", plain(bullet[3]), [(0, number)], len(bullet[1]), bullet[2]))
             above = text
-        elif blocks and blocks[-1].kind == "item" and (arrow := _ARROW.match(text)):
+        elif blocks and blocks[-1].kind == "item" and (arrow := _RE.arrow.match(text)):
             for item in itertools.takewhile(lambda block: block.kind == "item", reversed(blocks)):
                 item.text += f" -> {plain(text[arrow.end() :])}"
             above = ""
@@ -83,7 +61,7 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
             blocks.append(Block("text", plain(text), [(0, number)]))
             above = text
     for at, block in enumerate(blocks):
-        block.text = _ASKED.sub(r"\1 ", block.text)
+        block.text = _RE.asked.sub(r"\1 ", block.text)
         beside = blocks[max(0, at - 1) : at] + blocks[at + 1 : at + 2]
         alone = block.kind == "item" and all(other.kind != "item" for other in beside)
         loud = block.mark.strip(".").isdigit() and block.text.isupper()  # "5. HOW TO CLAIM"
@@ -99,20 +77,24 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
 def _in_contents(text: str) -> bool:
     """Whether a line is of a table of contents: dots up to a page number, or nothing but a link within the page."""
     before = text.rstrip("0123456789")
-    return bool(_LINK.match(text)) or (before != text and before[-16:].replace(" ", "").endswith("...."))
+    return bool(_RE.link.match(text)) or (before != text and before[-16:].replace(" ", "").endswith("...."))
 
 
 def _starts(text: str) -> bool:
     """Whether a line begins a block, whatever is above it."""
-    return bool(BULLET.match(text) or _HEADING.match(text) or _CELLS.match(text) or NUMBER.match(text))
+    return bool(BULLET.match(text) or _RE.heading.match(text) or _RE.cells.match(text) or NUMBER.match(text))
 
 
 def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> bool:
     """Whether a line goes on with the block of the line above."""
     lower = text.lstrip(" (")[:1].islower()
-    if (step := _STEP.match(text)) and not is_whole(above) and re.match(r"(?i:if|when|given)\b", block.text):
+    if (
+        (step := _RE.step.match(text))
+        and not is_whole(above)
+        and re.match(r"(?i:if|when|given)\b", block.text)
+    ):
         return step[0].lower() != "when" or block.text[:5].lower() == "given"
-    if block.kind not in ("text", "item") or _BEGINS.match(text) or (lower and _STOP.search(above)):
+    if block.kind not in ("text", "item") or _RE.begins.match(text) or (lower and _RE.stop.search(above)):
         return False
     torn = block.text[:1].isupper() and len(above) > 30  # a rule of its own would begin as the last one did
     if OPEN.search(above) or (lower and (wrapped or torn or len(above) > max(45, 0.7 * width))):
@@ -123,10 +105,10 @@ def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> 
 def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
     within, fence, front = -1, "", bool(lines) and lines[0][1].strip() == "---"
     for at, (number, text) in enumerate(lines):
-        mark = _FENCE.match(text)
+        mark = _RE.fence.match(text)
         if within >= 0 and (not text.strip() or len(text) - len(text.lstrip()) > within):
             continue
-        directive = _DIRECTIVE.match(text)
+        directive = _RE.directive.match(text)
         within = len(directive[1]) if directive else -1
         if directive:
             continue
@@ -153,13 +135,13 @@ def _dotted(lines: list[Line]) -> list[Line]:
 
 def _noted(lines: Sequence[Line]) -> list[Line]:
     """Put footnotes where they are called, and bars around the rows of tables that have none."""
-    notes = {note[1]: note[2] for _, text in lines if (note := _NOTE.match(text))}
-    kept = [(number, with_notes(text, notes)) for number, text in lines if not _NOTE.match(text)]
+    notes = {note[1]: note[2] for _, text in lines if (note := _RE.note.match(text))}
+    kept = [(number, with_notes(text, notes)) for number, text in lines if not _RE.note.match(text)]
     table = False
     for at, (number, text) in enumerate(kept):
         below = kept[at + 1][1] if at + 1 < len(kept) else ""
-        table = "|" in text and (table or ("|" in below and bool(_SEPARATOR.match(below))))
-        if table and not _CELLS.match(text):
+        table = "|" in text and (table or ("|" in below and bool(_RE.separator.match(below))))
+        if table and not _RE.cells.match(text):
             kept[at] = number, f"|{text}|"
     return kept
 
@@ -177,9 +159,9 @@ def with_notes(text: str, notes: Mapping[str, str]) -> str:
 
 def _aligned(lines: Sequence[Line]) -> list[Line]:
     """Put bars around the cells of lines that blanks set in columns; those of two columns are items of a list."""
-    ruled = any(_COLUMNS.match(text) for _, text in lines)
+    ruled = any(_RE.columns.match(text) for _, text in lines)
     gap = re.compile(r"\s{2,}" if ruled else r"\s{3,}|\s\s(?=[\d€$£])")
-    lines = [(number, text) for number, text in lines if not _COLUMNS.match(text)]
+    lines = [(number, text) for number, text in lines if not _RE.columns.match(text)]
     cells = [[] if "__" in text or _starts(text) else gap.split(text.strip()) for _, text in lines]
     kept, contents = [], False
     for size, group in itertools.groupby(zip(lines, cells, strict=True), key=lambda pair: len(pair[1])):
@@ -191,7 +173,7 @@ def _aligned(lines: Sequence[Line]) -> list[Line]:
             if len(rows) > 1 and (size > 2 or two) and not contents:
                 text = f"|{'|'.join(row)}|" if size > 2 or named else f"- {row[0].rstrip(':')}: {row[1]}"
             kept.append((number, text))
-        contents = bool(_CONTENTS.match(text)) if text else contents
+        contents = bool(_RE.contents.match(text)) if text else contents
     return kept
 
 
