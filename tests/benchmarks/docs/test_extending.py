@@ -6,9 +6,11 @@ import re
 import shlex
 import shutil
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
+from rwbench.cli.shared import checked_results
 from rwbench.methods import Method
 from rwbench.recipes import recipes
 from rwbench.retrievers import Retriever
@@ -102,9 +104,10 @@ def test_what_the_page_says_about_models_is_so(serve, save_model, workspace, tmp
     assert too_long == {run["folder"] for run in looked if run["excess_tokens"]} not in (set(), {*asked})
 
 
-def test_the_page_names_every_recipe():
-    text = (DOCS / "paper-recipes.md").read_text()
-    assert set(re.findall(r"^\| `([^`]+)` \|", text, re.MULTILINE)) == set(recipes.items())
+def test_the_pages_name_every_recipe():
+    text = "".join((DOCS / page).read_text() for page in ("paper.md", "running.md"))
+    named = re.findall(r"^\| `([\w/]+)` \|", text, re.MULTILINE)
+    assert sorted(named) == sorted(recipes.items())
 
 
 @pytest.mark.slow
@@ -120,8 +123,9 @@ def test_the_table_is_what_the_recipe_gives(tmp_path):
     assert len(shown.strip().splitlines()) == len(table.strip().splitlines()) + len(skipped)
 
 
-def test_tables_of_committed_results_are_what_the_command_prints():
-    pattern = r"<!-- table: rwbench (report benchmarks/results/\w+ --markdown) -->\n(.*?)<!-- end -->"
+def test_tables_of_committed_results_are_what_the_command_prints(monkeypatch):
+    pattern = r"<!-- table: rwbench (report benchmarks/results/\w+ [^>]+) -->\n(.*?)<!-- end -->"
+    monkeypatch.setattr("rwbench.cli.report.checked_results", cache(checked_results))
     found = [
         (page, *match)
         for page in PAGES

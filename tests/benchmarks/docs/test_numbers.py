@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 from rwbench.report.compare import compare_runs
-from rwbench.report.paper import table_beside_paper
 from rwbench.run.data import DataSource
 from rwbench.score.results import find_results, run_samples
 from rwbench.score.stats import holm, paired_difference, sample_clusters
@@ -210,7 +209,7 @@ def scale_page():
 
 @cached
 def models_page():
-    """What was trained on what, the paper's numbers beside ours, and what settings rest on."""
+    """What was trained on what, and what settings rest on."""
     record = read("base/training.json")
     yield f"trained here in {record['hours']:.1f} hours"
     yield f"questions had up to {record['levels']['questions']} rules beside"
@@ -238,11 +237,6 @@ def models_page():
     )
     (layer,) = {read(f"dynarule-{form}/adapter_config.json")["confidence_layer"] for form in FORMS}
     yield f"layer {layer} (counted from 0) is read again"
-    beside = table_beside_paper(list(results_in("arena")), "table2")
-    rows = [r for r in beside.rows if r.cells[-1][1] is not None and ", seed " not in r.ours]
-    assert len(rows) == 16
-    for r in rows:
-        yield row(f"{r.pool_size:,}", r.method, *(f"{100 * (value or 0):.1f}" for value in r.cells[-1]))
     first, second = (
         json.loads((BENCHMARKS / f"base/smollm2/{name}.jsonl").read_text(encoding="utf-8").splitlines()[-1])
         for name in ("first", "log")

@@ -20,16 +20,13 @@ ALL = tuple(SCOPES)
 MEMORY = {"kblam": 6, "srki": 6, "dynarule": 6}
 ROWS = {
     "table2": ("paper/table2", {}, {"prompting": 2 * 2, "rag": 3 * 2 * 2} | MEMORY),
-    "table3": ("paper/table3", {}, {"prompting": 2, "dynarule": 2}),
     "table4": ("paper/table4", {}, {"retrieve": 3 * 3 * 2} | MEMORY),
     "table8": ("paper/table2", {"sizes": ALL, "forms": ("fol",)}, {"prompting": 4, "rag": 3 * 5} | MEMORY),
-    "table13": ("paper/table3", {"sizes": (100, 500, 1000)}, {"prompting": 3 * 2, "dynarule": 3 * 2}),
     "figure4": ("paper/figure4", {"forms": ("fol",)}, {"dynarule": 6}),
     "figure5a": ("paper/figure5a", {}, {"dynarule": 2 * 6 * 2}),
     "figure5b": ("paper/figure5b", {}, {"ircot": 2 * 3 * 2, "react": 2 * 3 * 2, "dynarule": 3 * 2}),
     "figure5c": ("paper/figure5c", {}, {"prompting": 2 * 2 + 2}),
     "figure6a": ("paper/figure6a", {}, {"dynarule": 2 * 2}),
-    "figure10": ("paper/figure10", {}, {"dynarule": 2}),
 }
 
 

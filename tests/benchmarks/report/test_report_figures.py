@@ -31,7 +31,7 @@ def test_the_command_draws_the_front_figure_again(tmp_path):
 @pytest.mark.parametrize("form", ["svg", "png", "pdf"])
 def test_the_same_figure_gives_the_same_bytes(answering, form):
     with drawing_style():
-        one, other = (rendered(figures.entropy(*settings(answering)), form) for _ in range(2))
+        one, other = (rendered(figures.by_size(*settings(answering)), form) for _ in range(2))
     assert one == other
 
 
@@ -48,13 +48,6 @@ def test_every_name_lies_within_the_figure_and_can_be_read_on_a_phone():
     for box in (text.get_window_extent() for text in labels):
         assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
         assert figure.bbox.y0 <= box.y0 < box.y1 <= figure.bbox.y1
-
-
-def test_entropy_is_that_of_the_runs_and_the_lowest_layer_is_ringed(answering):
-    (panel,) = figures.entropy(*settings(answering)).axes
-    points, *_, ring = ([*zip(line.get_xdata(), line.get_ydata(), strict=True)] for line in panel.get_lines())
-    assert points == [(0, 3.0), (2, 1.0), (5, 2.0)] and ring == [(2, 1.0)]
-    assert figures.entropy(*settings(answering[4:])) is None
 
 
 @pytest.mark.parametrize("values", [[1.0] * 5, [0.1, 0.97, 0.98, 0.99, 1.0], [n / 22 for n in range(23)], []])

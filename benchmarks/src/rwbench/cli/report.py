@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,6 +20,12 @@ def report(
     folder: RunsFolder,
     as_json: JsonFlag = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown only.")] = False,
+    paper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Print what stands beside a table or figure of the paper (table2)."
+        ),
+    ] = None,
     figure: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Only draw accuracy by number of rules: .png, .svg or .pdf."),
@@ -50,6 +57,17 @@ def report(
 
             write_figure(settings(results)[0], figure)
             typer.echo(str(figure))
+        elif paper is not None:
+            from ..markdown import markdown_table as table_of
+            from ..report.paper import beside_paper
+
+            if not (found := beside_paper(results, paper, folder)):
+                raise ValueError(
+                    f"no run here belongs to {paper}; rwbench list names the recipes that make such"
+                )
+            for one in found:
+                typer.echo(fill(one.caption, 120, break_on_hyphens=False))
+                typer.echo(f"\n{table_of(one.columns, one.lines)}\n")
         elif markdown:
             from ..report.setting import settings
             from ..report.tables import markdown_table

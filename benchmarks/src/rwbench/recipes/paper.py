@@ -15,16 +15,15 @@ from ..methods.rag import RAG
 from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..spec import RunSpec
-from . import ALL_SIZES, MAIN_SIZES, Cell, Options, nested_pools, recipe, runs
+from . import ALL_SIZES, MAIN_SIZES, Cell, Options, recipe
 from .arena import IN_PROMPT, retrievers, rule_memory
 
 PROMPTING_UP_TO = 2_000
 """Rules in a prompt at most ("Baselines": memory limits a 7B model to 2,000)."""
-STEPWISE = ("single_rule", "multi_rule_2", "multi_hop_2", "multi_hop_3", "multi_hop_4")
 
 
 def dynarule(cell: Cell) -> list[Method]:
-    """DynaRule's Recall@100, @10 and @1 by step, in parallel and multi-hop questions (also figure 9)."""
+    """DynaRule's recall by step of the proof (also figure 9), and what each step attends to (figure 10)."""
     return cell.memory(DynaRule)
 
 
@@ -35,12 +34,6 @@ def table2(cell: Cell) -> list[Method]:
     # a hundred rules all fit, so there is nothing to retrieve
     searches = retrievers(cell) if cell.size > 100 else ()
     return [*rows, *(RAG(model=cell.model, retriever=search) for search in searches), *rule_memory(cell)]
-
-
-@recipe("paper/table3", (1_000,))
-def table3(cell: Cell) -> list[Method]:
-    """Strong models (each with --model) by prompting, and DynaRule (also table 13: --sizes 100,500,1000)."""
-    return [Prompting(model=cell.model), *dynarule(cell)]
 
 
 @recipe("paper/table4", MAIN_SIZES)
@@ -92,11 +85,3 @@ def figure5c(cell: Cell) -> list[Method]:
 def figure6a(cell: Cell) -> list[Method]:
     """Rule dependence: DynaRule on 100 rules, and with the gold rules taken out of every layer."""
     return dynarule(cell) + cell.memory(DynaRule, rules="without_gold")
-
-
-@recipe("paper/figure10")
-def figure10(options: Options) -> list[RunSpec]:
-    """Attention maps: how much each step of DynaRule weighs the gold rules of each step, on 100 rules."""
-    return [
-        replace(spec, subtasks=STEPWISE) for spec in runs(options, nested_pools(options, (100,)), dynarule)
-    ]

@@ -1,4 +1,4 @@
-"""Figures of a setting, drawn with matplotlib: accuracy by number of rules, and entropy of attention by layer."""
+"""The figure of a setting, drawn with matplotlib: accuracy by number of rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from .setting import ANSWERS, MethodView, Setting, macro
@@ -70,30 +69,13 @@ def by_size(setting: Setting) -> Figure | None:
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         last = max(points[-1][0] for points in of_form.values())
         for view, points in of_form.items():
-            draw_line(axes, points, places[view], view.label)
+            style = f"C{places[view]}{MARKERS[places[view] % len(MARKERS)]}-"
+            axes.plot(*zip(*points, strict=True), style, markeredgewidth=0, linewidth=1.7, label=view.label)
         ends = {view: points[-1][1] for view, points in of_form.items() if points[-1][0] == last}
         label_ends(axes, [(y, f"C{places[view]}", view.label.partition(",")[0]) for view, y in ends.items()])
-        number_axis(axes, setting.sizes)
-    return figure
-
-
-def entropy(setting: Setting) -> Figure | None:
-    """Draw entropy of attention over rules by layer, of the runs that measured it; the lowest layer is ringed."""
-    measured = [(run, curve) for run in setting.runs if (curve := run["measures"].get("rule_entropy"))]
-    if not measured:
-        return None
-    places = {view: place for place, view in enumerate(setting.methods.values())}
-    figure, (axes,) = stacked(["Attention entropy by layer"])
-    axes.set(xlabel="layer (counted from 0)", ylabel="nats")
-    for run, curve in measured:
-        view, points = setting.view(run), list(zip(curve["layers"], curve["mean"], strict=True))
-        label = fill(f"{view.label}, {run['spec']['representation'].upper()}", 24)
-        draw_line(axes, points, places[view], label)
-        low = min(points, key=lambda point: point[1])
-        axes.plot(*low, "o", markersize=13, fillstyle="none", color=f"C{places[view]}")
-    axes.set_ylim(bottom=0)
-    number_axis(axes, sorted({layer for _, curve in measured for layer in curve["layers"]}))
-    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), fontsize=9)
+        names = [f"{size / 1e6:.3g} M" if size >= 1e6 else f"{size:,g}" for size in setting.sizes]
+        axes.set_xticks(setting.sizes, names)
+        axes.minorticks_off()
     return figure
 
 
@@ -108,13 +90,6 @@ def stacked(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
     for axes, title in zip(axes_of, titles, strict=True):
         axes.set_title(title)
     return figure, axes_of
-
-
-def draw_line(axes: Axes, points: Sequence[tuple[float, float]], place: int, label: str) -> None:
-    """Draw a method's points in the colour and with the marker of its place among the methods."""
-    x, y = zip(*sorted(points), strict=True)
-    marker = MARKERS[place % len(MARKERS)]
-    axes.plot(x, y, f"C{place}", marker=marker, markeredgewidth=0, linewidth=1.7, label=label)
 
 
 def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
@@ -138,13 +113,6 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
             color=colour,
             annotation_clip=False,
         )
-
-
-def number_axis(axes: Axes, values: Sequence[float]) -> None:
-    """Label x at these values only, millions as such."""
-    names = [f"{value / 1e6:.3g} M" if value >= 1e6 else f"{value:,g}" for value in values]
-    axes.set_xticks(values, names)
-    axes.minorticks_off()
 
 
 def write_figure(setting: Setting, path: Path) -> None:

@@ -2,146 +2,151 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from importlib.resources import files
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+from ruleworld_data.spec import check_name
+
 from ...score.results import Results
 from ...score.stats import fold_interval
+from .. import rows
+from ..mistakes import error_counts
+from ..setting import Setting, settings
+from ..tables import MISSING, estimates, percent
 
 
-class PaperRow(NamedTuple):
-    """A row of one of the paper's tables: pool size, the paper's name of the method, our label.
+class Beside(NamedTuple):
+    """A table or figure of the paper as our runs have it, each cell a text; caption, heads and lines."""
 
-    Per column it has the paper's number and ours, as shares; None where there is none.
-    """
-
-    pool_size: int
-    method: str
-    ours: str
-    cells: list[tuple[float | None, float | None]]
-
-
-class PaperTable(NamedTuple):
-    """One of the paper's tables beside our runs.
-
-    ``name`` is the last part of the recipe's name; ``model`` is the paper's (None: the rows name it); ``questions``
-    are those of each of our runs.
-    """
-
-    name: str
-    title: str
-    model: str | None
-    questions: int
+    caption: str
     columns: list[str]
-    rows: list[PaperRow]
+    lines: list[list[str]]
+
+
+FIGURES: dict[str, tuple[str, tuple[str, ...], Callable[..., rows.Cells], int]] = {
+    "figure3": ("Entropy of attention over rules by layer, in nats", ("confidence",), rows.entropy, 100),
+    "figure4": ("Recall@1 in % by step of the proof", ("dynarule",), rows.by_step, 10_000),
+    "figure5c": ("Gold rules or a whole pool in the prompt", ("gold-only", "prompting"), rows.answers, 1_000),
+    "figure6a": ("With the gold rules, and without them", ("dynarule",), rows.answers, 100),
+    "figure10": ("Mean weight of the gold rules of each step", ("dynarule",), rows.attention, 100),
+    "cases": ("How answers go wrong: questions", ("prompting", "dynarule"), rows.mistakes, 100),
+}
+"""Figures without numbers in the paper: what ours shows, of which methods (by key), up to how many rules."""
 
 
 @lru_cache(maxsize=1)
 def numbers() -> dict[str, Any]:
-    """Return the data file: ``tables`` by name, ``methods`` (paper's name -> our keys), ``figures`` (in words)."""
+    """Return the data file: ``tables`` by name, and ``methods`` (paper's name -> our keys)."""
     return json.loads(files(__package__).joinpath("numbers.json").read_text(encoding="utf-8"))
 
 
-def tables_beside_paper(results: Sequence[Results], recipe: str) -> list[PaperTable]:
-    """Return the paper's tables that a recipe makes, for the runs on each set of questions, the largest first.
+def beside_paper(results: Sequence[Results], name: str, folder: Path | None = None) -> list[Beside]:
+    """Return a table or figure of the paper from first trainings, once for each set of questions.
 
-    With more pool sizes ``paper/table2`` makes tables 8, 9 and 11, too. Runs on few questions and on many are tables of
-    their own, since they cannot be compared.
+    Parameters
+    ----------
+    results : sequence of Results
+        Runs that are none of its rows are left out.
+    name : str
+        Such as ``"table2"``, of the data file or of `FIGURES`.
+    folder : Path, optional
+        Folder of the runs, whose samples ``"cases"`` reads.
     """
-    groups: dict[tuple[Any, ...], list[Results]] = {}
-    for run in results:
-        questions = tuple(run["spec"].get(name) for name in ("split", "scale", "limit", "limit_by"))
-        groups.setdefault(questions, []).append(run)
-    tables = numbers()["tables"].items()
-    names = [name for name, table in tables if recipe == f"paper/{table.get('recipe', name)}"]
-    found = (table_beside_paper(runs, name) for runs in groups.values() for name in names)
-    return sorted(filter(None, found), key=lambda table: -table.questions)
+    tables = numbers()["tables"]
+    check_name("table or figure of the paper", name, (*tables, *FIGURES))
+    first = [run for run in results if not run["spec"]["method"].get("variant")]
+    if name in tables:
+        found = [_table(tables[name], setting) for setting in settings(first)]
+    else:
+        title, methods, cells, most_rules = FIGURES[name]
+        shown = [run for run in first if run["method"]["key"] in methods]
+        shown = [run for run in shown if run["spec"]["pool_size"] <= most_rules]
+        if name == "cases":
+            cells = partial(cells, errors=error_counts(shown, folder)[0] if folder else {})
+        found = []
+        for setting in settings(shown):
+            frame = rows.run_table(setting, cells)
+            found += [Beside(f"{title}; {setting.title()}.", [*frame.columns], frame.to_numpy().tolist())]
+    return [one for one in found if one.lines]
 
 
-def table_beside_paper(results: Sequence[Results], name: str) -> PaperTable | None:
-    """Return one table of the paper, such as ``"table2"``, with our numbers beside it.
-
-    ``results`` are runs on the same questions. None if none of its rows has a number of ours.
-    """
-    table = numbers()["tables"][name]
-    rows = []
-    for row in table["rows"]:
+def _table(table: Mapping[str, Any], setting: Setting) -> Beside:
+    """Return one of the paper's tables; its average stands first, and rows without a number of ours are left out."""
+    lines = []
+    for row in table["rows"] if table.get("split", setting.spec["split"]) == setting.spec["split"] else ():
         form = {"representation": row["representation"]} if "representation" in row else {}
-        for label, runs in _runs(results, row["method"], row["pool_size"]).items():
+        for label, runs in _runs(setting, row["method"], row["pool_size"]).items():
             if table.get("kind") == "spread":
                 ours = _spread(runs, table["metric"])
             else:
                 ours = [_ours(runs, table["metric"], {**column, **form}) for column in table["columns"]]
+            paper = row["values"]
             if table["has_average"]:
-                ours.append(None if None in ours else fmean(value for value in ours if value is not None))
+                ours, paper = [_mean(ours), *ours], [paper[-1], *paper[:-1]]
             if any(value is not None for value in ours):
                 method = f"{row['method']} ({form['representation'].upper()})" if form else row["method"]
-                cells = list(zip(row["values"], ours, strict=True))
-                rows.append(PaperRow(row["pool_size"], method, label, cells))
-    if not rows:
-        return None
-    columns = [_title(column) for column in table["columns"]] + ["average"] * table["has_average"]
-    questions = max(run["n"]["scheduled"] for run in results)
-    return PaperTable(name, table["title"], table["model"], questions, columns, rows)
+                lines.append([f"{row['pool_size']:,}", method, label, *map(_cell, ours, paper)])
+    base = f", with {table['model']}" if table["model"] else ""
+    columns = ["average"] * table["has_average"] + [_title(column) for column in table["columns"]]
+    caption = f"{table['title']}: ours [the paper's{base}], in %; {setting.title()}."
+    return Beside(caption, ["pool", "in the paper", "ours", *columns], lines)
 
 
-def quotes(recipe: str) -> list[str]:
-    """Return what the paper's text says of a figure that has no table, for a recipe of its name."""
-    return [
-        f"{quote['says']}: {'; '.join(map(' '.join, quote['values'].items()))}."
-        for quote in numbers()["figures"]
-        if recipe in [f"paper/{name}" for name in quote["recipes"]]
-    ]
+def _cell(ours: float | None, paper: float | None) -> str:
+    shown = [MISSING if value is None else percent(value) for value in (ours, paper)]
+    return MISSING if ours is paper is None else "{} [{}]".format(*shown)
 
 
-def _runs(results: Sequence[Results], method: str, size: int) -> dict[str, list[Results]]:
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
+
+
+def _runs(setting: Setting, method: str, size: int) -> dict[str, list[Results]]:
     """Return label -> runs, for the methods of ours that the paper's name stands for.
 
     Rows named after a model are prompting rows: they are ours where the label names the same model.
     """
     keys = numbers()["methods"].get(method)
     runs: dict[str, list[Results]] = {}
-    for run in results:
-        key, label = run["method"]["key"], run["method"]["label"]
-        same = key in keys if keys is not None else key == "prompting" and method in label
+    for run in setting.runs:
+        key = run["method"]["key"]
+        same = key in keys if keys is not None else key == "prompting" and method in run["method"]["label"]
         if same and run["spec"]["pool_size"] == size:
-            runs.setdefault(label, []).append(run)
+            runs.setdefault(setting.view(run).label, []).append(run)
     return runs
 
 
 def _ours(runs: Sequence[Results], metric: str, column: Mapping[str, str]) -> float | None:
+    if "mean_of" in column:  # a number of a figure, over what its table has in columns
+        table, name = numbers()["tables"][column["mean_of"]], column["column"]
+        columns = [other for other in table["columns"] if name in (table["metric"], other["column"])]
+        return _mean([_ours(runs, table["metric"], other) for other in columns])
     name = column["column"] if metric == "recall" else metric
     run = next((run for run in runs if run["spec"]["representation"] == column.get("representation")), None)
     if run is None:
         return None
-    # Step by step, as the paper scores methods that search more than once.
-    values = run["metrics"].get(f"step_{name}") or run["metrics"].get(name)
-    if values is None:
-        return None
-    if metric == "recall":
-        return values["macro"]["value"]
-    estimate = (values["by_subtask"] | values["by_group"]).get(column["column"])
+    # step by step, as the paper scores methods that search more than once
+    parts = estimates(run, f"step_{name}") or estimates(run, name)
+    estimate = parts.get("macro" if metric == "recall" else column["column"])
     return estimate["value"] if estimate else None
 
 
 def _spread(runs: Sequence[Results], metric: str) -> list[float | None]:
     """Return the paper's standard deviation and t half width over folds, FOL and NL together."""
-    folds: list[list[float]] = []
-    for form in ("fol", "nl"):
-        metrics = next((run["metrics"] for run in runs if run["spec"]["representation"] == form), {})
-        if metric == "recall":
-            names = [name for name in metrics if name.startswith("recall@")]
-            measured = [(metrics.get(f"step_{name}") or metrics[name]).get("folds") for name in names]
-            values = [fold["values"] for fold in measured if fold]
-        else:
-            measured = [metrics[metric].get("folds")] if metric in metrics else []
-            values = [shown for fold in measured if fold and (shown := fold.get("displayed"))]
-        if not values:
-            return [None, None]
-        folds += values
+    names, part = [metric], "displayed"
+    if metric == "recall":
+        names, part = [name for name in runs[0]["metrics"] if name.startswith("recall@")], "values"
+    measured: list[Any] = [
+        run["metrics"].get(f"step_{name}") or run["metrics"].get(name) for run in runs for name in names
+    ]
+    folds = [values for one in measured if one and (values := (one.get("folds") or {}).get(part))]
+    if len(runs) < 2 or len(folds) < len(measured):
+        return [None, None]
     overall = [fmean(column) for column in zip(*folds, strict=True)]
     return [*fold_interval(overall)]
 

@@ -1,0 +1,93 @@
+"""A row per run: its scores, its recall by step of the proof, where its attention lies, its mistakes and its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import product
+from typing import TYPE_CHECKING
+
+from ruleworld_data.scoring import SELECTIVE
+
+from ..score.results import Results
+from ..score.scoring import ANSWER_METRICS, RECALLS
+from .setting import ANSWERS, MAIN_METRIC, Setting, macro
+from .tables import MISSING, estimates, interval, percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+METRICS = (*ANSWER_METRICS, *SELECTIVE, *RECALLS, f"step_{RECALLS[0]}")
+Cells = Mapping[str, str]
+
+
+def run_table(setting: Setting, cells: Callable[[Results], Cells]) -> pd.DataFrame:
+    """Return a row per run for which ``cells`` gives any (heading -> text); the largest pools and the best first."""
+    import pandas as pd
+
+    rows = []
+    for size, form, method in product(reversed(setting.sizes), setting.representations, setting.methods):
+        run = setting.find(method, form, size)
+        if run and (row := cells(run)):
+            head = {"method": setting.view(run).label, "rules": form.upper(), "pool": f"{size:,}"}
+            rows.append({**head, **row})
+    return pd.DataFrame(rows).fillna(MISSING)
+
+
+def scores(run: Results) -> Cells:
+    """Return id, number of questions and every metric with its interval."""
+    failed = f" ({run['n']['failed']} failed)" if run["n"]["failed"] else ""
+    head = {"run": run["run_id"], "n": f"{run['n']['scored']:,}{failed}"}
+    return head | {name.replace("_", " "): interval(e) for name in METRICS if (e := macro(run, name))}
+
+
+def by_subtask(setting: Setting, run: Results) -> Cells:
+    """Return the lead metric by sub-task, of runs on the largest pools."""
+    values = estimates(run, setting.lead)
+    names = [name for name in setting.spec["subtasks"] if name in values]
+    if run["spec"]["pool_size"] != setting.sizes[-1]:
+        return {}
+    return {name.replace("_", " "): percent(values[name]["value"]) for name in names}
+
+
+def by_step(run: Results) -> Cells:
+    """Return Recall@1 by step of the proof."""
+    steps = run["details"]["by_step"].get(MAIN_METRIC, {})
+    return {f"step {name}": percent(e["value"]) for name, e in steps.items()}
+
+
+def attention(run: Results) -> Cells:
+    """Return the mean weight of each step's gold rules at each retrieval, by number of steps; all rules weigh 1."""
+    maps = run["measures"].get("rule_attention", {})
+    return {
+        f"{steps} steps, retrieval {retrieval}": " ".join(f"{weight:.2f}" for weight in row)
+        for steps, measured in maps.items()
+        for retrieval, (row, n) in enumerate(zip(measured["weights"], measured["n"], strict=True), 1)
+        if n
+    }
+
+
+def mistakes(run: Results, errors: Mapping[str, Mapping[str, int]]) -> Cells:
+    """Return how many answers went wrong in which way (`mistakes.error_counts`)."""
+    outcomes = {name: n for name, n in run["outcomes"].items() if name != "ok"}
+    counts = {**errors.get(run["run_id"], {}), **outcomes}
+    return {name.replace("_", " "): f"{n:,}" for name, n in counts.items()}
+
+
+def cost(run: Results) -> Cells:
+    """Return calls, tokens and seconds a question."""
+    seconds, scored = run["timing"]["seconds"], run["n"]["scored"]
+    row = {name.replace("_", " "): f"{usage['mean']:,.4g}" for name, usage in run["usage"].items()}
+    return row | ({"seconds": f"{seconds / scored:,.3g}"} if seconds and scored else {})
+
+
+def answers(run: Results) -> Cells:
+    """Return the share of right answers."""
+    return {"exact match in %": interval(macro(run, ANSWERS))}
+
+
+def entropy(run: Results) -> Cells:
+    """Return the mean entropy of attention over rules, in nats, by layer."""
+    curve = run["measures"].get("rule_entropy", {"layers": [], "mean": []})
+    return {
+        f"layer {layer}": f"{nats:.2f}" for layer, nats in zip(curve["layers"], curve["mean"], strict=True)
+    }
