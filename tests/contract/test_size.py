@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_440,
     "dynarule": 13_070,
     "benchmarks": 11_210,
-    "tests": 20_100,
+    "tests": 20_090,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 35_710
