@@ -152,6 +152,20 @@ def test_rules_that_are_not_allowed_are_never_kept_for_want_of_others(top_k, all
         memory = RuleMemory(adapter, bank, config=config, allowed_BM=torch.arange(width)[None] < row)
         with pytest.raises(ValueError, match="set a smaller top_k"), attach(model, memory):
             model(IDS)
+    memory = RuleMemory(adapter, bank, allowed_BM=torch.ones(1, 30))
+    with pytest.raises(ValueError, match="allowed_BM must be boolean"), attach(model, memory):
+        model(IDS)
+
+
+def test_a_mask_that_does_not_say_what_is_padding_is_refused(ready, bank):
+    model, _, adapter = ready()
+    length = IDS.shape[1]
+    mask_B1TT = torch.ones(1, 1, length, length, dtype=torch.bool).tril()
+    with (
+        pytest.raises(ValueError, match=r"must be \(rows, tokens\)"),
+        attach(model, RuleMemory(adapter, bank)),
+    ):
+        model(IDS, attention_mask=mask_B1TT)
 
 
 def test_a_memory_searches_where_its_adapter_can(ready, bank):

@@ -8,10 +8,11 @@ import torch
 from dynarule.memory.refusal import says, support_curve
 from dynarule.tokenizer import PlainText, encode_prompt
 from tokenizers import AddedToken
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from dynarule import (
     RuleAdapter,
+    RuleBank,
     RuleMemory,
     RuleStates,
     attach,
@@ -225,10 +226,15 @@ def test_messages_go_through_the_chat_template(bank, ready, tiny_tokenizer):
         {"num_beams": 4},
         {"num_return_sequences": 2},
         {"max_new_tokens": 0},
+        {"max_new_tokens": None},
+        {"batch_size": 1.5},
         {"max_searches": -1},
         {"min_support": float("nan")},
+        {"min_support": "0.5"},
+        {"max_length": 9},
+        {"generation_config": GenerationConfig(do_sample=True, max_new_tokens=3)},
     ],
-    ids=lambda option: next(iter(option)),
+    ids=str,
 )
 def test_what_the_memory_cannot_follow_is_refused(option, ask):
     with pytest.raises(ValueError, match=next(iter(option))):
@@ -278,6 +284,13 @@ def test_what_is_no_question_is_refused(bank, ready):
     ):
         with pytest.raises(ValueError, match="must be a list of texts, got the one text 'w1 w2'"):
             call("w1 w2")
+    for values in ({"w1": "w2"}, {"w1"}, None):
+        with pytest.raises(ValueError, match=f"must be a list of texts, got a {type(values).__name__}"):
+            generate(model, tokenizer, bank, values)
+        with pytest.raises(ValueError, match="must be a list of texts"):
+            RuleBank.from_texts(values, None, None)
+    with pytest.raises(ValueError, match="from a RuleBank or a RuleMemory, got a list"):
+        generate(model, tokenizer, bank.texts, ["w1"])
     with pytest.raises(ValueError, match="prompt 0 has 300 tokens, the model reads 256 at most"):
         generate(model, tokenizer, bank, ["w1 " * 300])
     with pytest.raises(

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -108,13 +109,18 @@ def generate(
         ("max_new_tokens", max_new_tokens, 1),
         ("max_searches", max_searches, 0),
     ):
-        if value < least:
-            raise ValueError(f"{name} must be {least} or more, got {value}")
-    if min_support is not None and not 0 <= min_support <= 1:
+        if not isinstance(value, Integral) or value < least:
+            raise ValueError(f"{name} must be {least} or more, a whole number, got {value!r}")
+    if min_support is not None and not (isinstance(min_support, Real) and 0 <= min_support <= 1):
         raise ValueError(f"min_support must be from 0 to 1, got {min_support!r}")
+    for name, instead in (("max_length", "max_new_tokens"), ("generation_config", "its settings by name")):
+        if options.get(name) is not None:  # whose places have defaults of ours
+            raise ValueError(f"{name} would not count beside the settings of this function; give {instead}")
     check_decoding(model, options, num_return_sequences=1)
     if isinstance(memory, RuleBank):
         memory = rule_memory(model, tokenizer, memory)
+    if not isinstance(memory, RuleMemory):
+        raise ValueError(f"rules are read from a RuleBank or a RuleMemory, got a {type(memory).__name__}")
     search = memory.search_token_id
     stops = options.pop("stop_strings", None) or []
     stops = [stops] if isinstance(stops, str) else stops

@@ -150,6 +150,8 @@ def test_inverse_scales_follow_changes_and_compute_only_changed_rows(tiny_model,
     with torch.no_grad():
         projection.k.weight.mul_(2.0)
     assert torch.allclose(bank.inverse_scale(projection), whole(projection, bank.keys_MP), rtol=1e-5)
+    bank.keys_MP.mul_(torch.linspace(0.1, 5, len(bank))[:, None])  # of a user who does not know better
+    assert torch.allclose(bank.inverse_scale(projection), whole(projection, bank.keys_MP), rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

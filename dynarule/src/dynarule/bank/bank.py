@@ -258,7 +258,8 @@ class RuleBank:
     def inverse_scale(self, projection: RuleProjection) -> Tensor:
         """Return 1 / sigma of every rule in a layer, fp32 (M,); computed again only for changed rules."""
         weight, bias = projection.k.weight, projection.k.bias
-        weights = (version_of(weight), version_of(bias), weight.data_ptr(), bias.data_ptr())
+        changes = (version_of(part) for part in (weight, bias, self.keys.different))
+        weights = (*changes, weight.data_ptr(), bias.data_ptr())
         kept_weights, version, scale_M = self._scales.get(projection, ((), -1, torch.empty(0)))
         if kept_weights != weights or scale_M.device != self.device:
             scale_M = projection.inverse_scale(self.keys.different)[self.keys.every]

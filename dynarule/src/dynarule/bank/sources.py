@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,11 +45,13 @@ def premise_of(rule: str) -> str:
 
 
 def listed(what: str, values: Iterable[Any]) -> list[Any]:
-    """Return values as a list; a single text, whose characters would be taken one by one, is a ValueError."""
+    """Return values as a list; a ValueError for a single text, a mapping and what has no order."""
     if isinstance(values, str | bytes):
         raise ValueError(
             f"{what} must be a list of texts, got the one text {values[:60]!r}; give [{values[:60]!r}]"
         )
+    if not isinstance(values, Iterable) or isinstance(values, Mapping | set | frozenset):
+        raise ValueError(f"{what} must be a list of texts, got a {type(values).__name__}")
     return list(values)
 
 

@@ -227,9 +227,10 @@ class RuleMemory(LayerMemory):
         if allowed_BM is not None:
             shape = len(self._steps_B), len(self.bank)
             kept = min(self.config.top_k or shape[1], shape[1])
-            if allowed_BM.shape != shape or int(allowed_BM.sum(-1).min()) < kept:
+            boolean = allowed_BM.dtype == torch.bool
+            if allowed_BM.shape != shape or not boolean or int(allowed_BM.sum(-1).min()) < kept:
                 raise ValueError(
-                    f"allowed_BM must be {shape}, and allow each row the {kept} rules that it keeps, got "
+                    f"allowed_BM must be boolean, {shape}, and allow each row the {kept} rules that it keeps, got "
                     f"{tuple(allowed_BM.shape)} and {allowed_BM.sum(-1).tolist()!s:.40} rules; set a smaller top_k"
                 )
         return allowed_BM
@@ -272,8 +273,13 @@ def one_a_step(trace: Sequence[Retrieval]) -> list[Retrieval]:
 
 def real_tokens(like_BT: Tensor, attention_mask: Tensor | None) -> Tensor:
     """Return which tokens of a forward are no padding: (B, T) bool."""
-    if attention_mask is None or attention_mask.ndim != 2:
+    if attention_mask is None:
         return torch.ones_like(like_BT)
+    if attention_mask.ndim != 2:
+        raise ValueError(
+            f"attention_mask must be (rows, tokens), got {tuple(attention_mask.shape)}, which does not say what is a "
+            "question's and what padding"
+        )
     return attention_mask[:, -like_BT.shape[1] :].bool()
 
 
