@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_440,
-    "dynarule": 13_070,
+    "dynarule": 13_090,
     "benchmarks": 11_210,
-    "tests": 20_090,
+    "tests": 20_120,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 35_710
+ALL_SOURCE = 35_730
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 67.8
