@@ -9,22 +9,8 @@ import re
 from itertools import islice
 from typing import NamedTuple
 
-from .lexicon import (
-    AMOUNTS,
-    ARTICLES,
-    LISTS,
-    MODALS,
-    NOT_BEFORE_VERB,
-    RELATIVE,
-    RESTRICTS,
-    VERBS,
-    WORDS,
-    blanked,
-    has_verb,
-    is_plural,
-    patterns,
-    words_of,
-)
+from . import lexicon as lex
+from .lexicon import LISTS, VERBS, blanked, has_verb, is_plural, patterns, words_of
 from .openings import ARROW, CLAUSAL, LEAD, leading
 
 
@@ -37,7 +23,7 @@ class Clauses(NamedTuple):
 
 
 _RE = patterns("clauses")
-_FORMS = [re.compile(pattern, re.DOTALL | re.IGNORECASE) for pattern in WORDS["forms"].values()]
+_FORMS = [re.compile(pattern, re.DOTALL | re.IGNORECASE) for pattern in lex.WORDS["forms"].values()]
 ABBREVIATED = re.compile(r"\b\w\.\w\.$|\betc\.$")
 """The end of a text that keeps its stop."""
 
@@ -130,7 +116,9 @@ def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str
         other, more = _RE.another.search(premise), re.split(r", (?:and|or) ", conclusion)[-1]
         if (other and VERBS.get(other[1])) or (more != conclusion and not has_verb(more)):
             return None  # "... sign in when they arrive and sign out when they leave", "..., and 20 euros if ..."
-        if _RE.asks.search(conclusion) or (_RE.term.search(conclusion) and re.match("after|before", premise)):
+        told = premise.startswith("where ") and _RE.tells.search(conclusion)  # "Tell the driver where ..."
+        asked = " where " not in conclusion and _RE.asks.search(conclusion)
+        if told or asked or (_RE.term.search(conclusion) and re.match("after|before", premise)):
             continue
         if premise.startswith("without") and not _RE.negative.search(conclusion):
             continue
@@ -151,39 +139,39 @@ def _subject(text: str) -> tuple[str, str] | None:
     found: list[int] = []
     for i, (_, word) in enumerate(words):
         before, after = (words[j][1] if 0 <= j < len(words) else "" for j in (i - 1, i + 1))
-        if before in AMOUNTS and i > 1 and words[i - 2][1] in ("or", "and"):
+        if before in lex.AMOUNTS and i > 1 and words[i - 2][1] in ("or", "and"):
             before = ""  # "65 or over"
-        finite = word in MODALS or (word in VERBS and before not in NOT_BEFORE_VERB)
-        if found and (word in RELATIVE | {"and", "or", "but"} or CLAUSAL.fullmatch(word)):
+        finite = word in lex.MODALS or (word in VERBS and before not in lex.NOT_BEFORE_VERB)
+        if found and (word in lex.RELATIVE | {"and", "or", "but"} or CLAUSAL.fullmatch(word)):
             if found[-1] == i - 1 and text[: words[i - 1][0]].endswith(", "):
                 return None  # "people who smoke, drink or eat here are sent out"
             break
-        if word in RELATIVE:
+        if word in lex.RELATIVE:
             head, own, restricted = head or before, True, True
         elif own:
-            at_once = before in RELATIVE - {"whose", "whom"} and text[: words[i][0]].rstrip()[-1] != ","
+            at_once = before in lex.RELATIVE - {"whose", "whom"} and text[: words[i][0]].rstrip()[-1] != ","
             adverb = word.endswith("ly") or word in LISTS["adverbs"]
-            own = not finite and not (at_once and not adverb and word not in ARTICLES | LISTS["pronouns"])
-        elif finite and before not in MODALS | {"not", "to", "and", "or", "but"}:
+            own = not finite and not (at_once and not adverb and word not in lex.ARTICLES | LISTS["pronouns"])
+        elif finite and before not in lex.MODALS | {"not", "to", "and", "or", "but"}:
             plural = VERBS.get(word, False)
             if not i and word in VERBS and not plural:
                 continue  # "Orders over 50 euros ..."
-            if i and word not in MODALS and plural != is_plural(head or before):
+            if i and word not in lex.MODALS and plural != is_plural(head or before):
                 continue
             if not restricted:
                 return None
             found.append(i)
-            if word in MODALS:
+            if word in lex.MODALS:
                 break
         elif i and not found and starts not in LISTS["definite"] and _restricts(word, before, after, starts):
             head, restricted = head or (before if starts not in LISTS["openers"] else ""), True
     # of two verbs the first may be a noun: "employees on sick *leave* must"
-    if len(found) == 2 and found[1] == found[0] + 1 and words[found[1]][1] in MODALS:
+    if len(found) == 2 and found[1] == found[0] + 1 and words[found[1]][1] in lex.MODALS:
         del found[0]
     if len(found) != 1 or not found[0]:
         return None
     at = words[found[0]][0]
-    if words[found[0]][1] not in MODALS and re.search(r"\bsuch as\b[^,]*$|, then\b", text[:at]):
+    if words[found[0]][1] not in lex.MODALS and re.search(r"\bsuch as\b[^,]*$|, then\b", text[:at]):
         return None  # "such as health records", "Bake it, then cool it until the crust is hard"
     return text[:at], text[at:]
 
@@ -191,10 +179,10 @@ def _subject(text: str) -> tuple[str, str] | None:
 def _restricts(word: str, before: str, after: str, starts: str) -> bool:
     """Whether a word within a subject begins what restricts it: "under", "placed", "of more than", "older than"."""
     if word == "of":
-        return starts in ("each", "every", "any") or after in RESTRICTS | AMOUNTS | {"at", "up"}
+        return starts in ("each", "every", "any") or after in lex.RESTRICTS | lex.AMOUNTS | {"at", "up"}
     participle = word in LISTS["participles"] or (len(word) > 4 and word.endswith(("ing", "ed")))
-    participle &= before not in NOT_BEFORE_VERB and not before.endswith("ly")
-    return word in RESTRICTS or after == "than" or participle
+    participle &= before not in lex.NOT_BEFORE_VERB and not before.endswith("ly")
+    return word in lex.RESTRICTS or after == "than" or participle
 
 
 def _label(text: str) -> tuple[str, str] | None:
@@ -214,7 +202,7 @@ def _label(text: str) -> tuple[str, str] | None:
         return None  # "Return 0 if a = b"
     words = label.lower().split()
     noun = "=" in marks[0][0] or (len(blanked(label).replace("\0", "").split()) <= 8 and not has_verb(label))
-    few = len(words) <= 4 and VERBS.keys().isdisjoint(words[1:-1]) and not MODALS.intersection(words)
+    few = len(words) <= 4 and VERBS.keys().isdisjoint(words[1:-1]) and not lex.MODALS.intersection(words)
     open_ = words[0] in LISTS["pronouns"] or (len(words) > 2 and VERBS.get(words[0]) is True)
     noun = noun or (few and not open_ and VERBS.get(words[-1]) is not True)  # "late returns" are no sentence
     return (label, rest) if CLAUSAL.match(label) or noun else None

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .._lazy import need
 from .layer_encoder import PREFIX, LayerEncoder
-from .lexicon import WORDS
+from .lexicon import WORDS, patterns
 from .sources import listed, premise_of
 
 MINILM = "minilm"
@@ -24,10 +24,7 @@ WORDS_VERSION = "words-3"  # change it when `verbalise` changes what it writes
 _READ = {".safetensors", ".bin", ".json", ".txt", ".model"}
 """Files of a model folder that decide its embeddings, with pooling, prompts and vocabulary."""
 _DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-_APPLIED = re.compile(r"\b[^\W\d]\w*\(")
-_ATOM = r"\s*(?:[∀∃]\s*\w+\s*)*[¬~]?\s*[^\W\d]\w*\([^()]*\)\s*"
-_LOGIC = re.compile(rf"{_ATOM}(?:(?:<?[=-]>|:-|<-|[,&|∧∨⇒→⇔↔]){_ATOM})*\.?")
-"""A whole text of atoms; "one book(s)" in a sentence is none."""
+_RE = patterns("encoders")
 
 
 def verbalise(text: str) -> str:
@@ -41,7 +38,7 @@ def verbalise(text: str) -> str:
     >>> verbalise("Chase(A, B) => Drop_Floral_paw(B, 1)")
     'if chase A B, then drop floral paw B 1'
     """
-    if not _APPLIED.search(text):
+    if not _RE.applied.search(text):
         return text
     rule = re.search(r"(?<!<)(?:=>|->)|⇒|→", text) is not None
     for pattern, words in WORDS["symbols"]:
@@ -109,7 +106,7 @@ class SentenceEncoder:
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
         """Return unit vectors, fp32 (N, P), on the CPU."""
-        texts = [verbalise(text) if _LOGIC.fullmatch(text) else text for text in listed("texts", texts)]
+        texts = [verbalise(text) if _RE.logic.fullmatch(text) else text for text in listed("texts", texts)]
         if not texts:
             return torch.zeros(0, self.dim)
         self._warn_of_cut(texts)

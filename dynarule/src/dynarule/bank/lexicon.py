@@ -22,19 +22,15 @@ MODALS, ARTICLES, OWNERS, RELATIVE, RESTRICTS, AMOUNTS = (
     LISTS[name] for name in ("modals", "articles", "owners", "relative", "restricts", "amounts")
 )
 NOT_BEFORE_VERB = LISTS["not_before_verb"] | ARTICLES | OWNERS
-_HIDDEN = re.compile(r"\([^()]*\)|\[[^\[\]]*\]|\"[^\"]*\"|“[^”]*”")
-_MONTH = re.compile(r"(?<=\w )(?:May|March)\b")
-_LETTER = re.compile(r"(?<=[a-z] )A\b")
-"""No article: "in zone A"."""
-_DOES = re.compile(PHRASES["does"], re.IGNORECASE)
-_TOLD, _ASKED = (re.compile(PHRASES[name], re.IGNORECASE) for name in ("told", "asked_and_told"))
-_OR_MORE = re.compile(r"\bor (?:more|less|fewer|over|under|older|younger)\b", re.IGNORECASE)
 
 
 def patterns(of: str) -> SimpleNamespace:
     """Return the patterns of a part of the parser by their names, with phrases in them."""
     filled = {n: re.sub(r"<<(\w+)>>", lambda name: PHRASES[name[1]], p) for n, p in _PATTERNS[of].items()}
     return SimpleNamespace(**{name: re.compile(pattern) for name, pattern in filled.items()})
+
+
+_RE = patterns("lexicon")
 
 
 def _forms(verb: str) -> tuple[str, str]:
@@ -49,21 +45,21 @@ VERBS = {form: form == verb for verb in LISTS["verbs"] for form in _forms(verb)}
 
 def blanked(text: str) -> str:
     """Return a text of the same length without brackets and quotes, in which no clause begins."""
-    return _HIDDEN.sub(lambda match: "\0" * len(match[0]), text)
+    return _RE.hidden.sub(lambda match: "\0" * len(match[0]), text)
 
 
 def words_of(text: str) -> list[tuple[int, str]]:
     """Return the words outside brackets and quotes, with their places; months are none."""
-    text = _MONTH.sub(lambda match: "\0" * len(match[0]), _LETTER.sub("B", blanked(text)))
+    text = _RE.month.sub(lambda match: "\0" * len(match[0]), _RE.letter.sub("B", blanked(text)))
     return [(match.start(), match[0].lower()) for match in re.finditer(r"[ap]\.m\.|[\w'’-]+", text)]
 
 
 def has_verb(text: str) -> bool:
     """Say whether a text has a finite verb: a modal, a form of be, have or do, or a verb of rules in its place."""
-    words = [word for _, word in words_of(_OR_MORE.sub("or so", text))]
+    words = [word for _, word in words_of(_RE.or_more.sub("or so", text))]
     if words and VERBS.get(words[0]) is False:
         words = words[1:]  # no sentence begins with "orders" as its verb
-    return bool(_DOES.search(blanked(text))) or any(
+    return bool(_RE.does.search(blanked(text))) or any(
         word in MODALS or (word in VERBS and before not in NOT_BEFORE_VERB)
         for before, word in zip(["", *words], words, strict=False)
     )
@@ -71,7 +67,7 @@ def has_verb(text: str) -> bool:
 
 def is_told(sentence: str) -> bool:
     """Say whether a sentence tells what happened: its first verb, in no condition, is a past tense."""
-    return bool((_ASKED if "?" in sentence else _TOLD).match(blanked(sentence)))
+    return bool((_RE.asked if "?" in sentence else _RE.told).match(blanked(sentence)))
 
 
 def goes_on(segment: str) -> bool:

@@ -4,19 +4,8 @@ import re
 from collections.abc import Sequence
 from itertools import pairwise
 
-from .lexicon import (
-    ARTICLES,
-    LISTS,
-    MODALS,
-    NOT_BEFORE_VERB,
-    OWNERS,
-    VERBS,
-    goes_on,
-    has_verb,
-    is_plural,
-    patterns,
-    words_of,
-)
+from . import lexicon as lex
+from .lexicon import LISTS, VERBS, goes_on, has_verb, is_plural, patterns, words_of
 
 _RE = patterns("openings")
 CLAUSAL, LEAD, ARROW = _RE.clausal, _RE.lead, _RE.arrow
@@ -39,7 +28,7 @@ def leading(text: str) -> tuple[str, str] | None:
     colon = text.find(": ", 0, commas[0]) if commas else -1
     if colon > 0 and (parts := _uncomma(text, text[:colon], clausal)):
         return parts  # the commas are those of a list behind it
-    if commas and clausal and text[: commas[0]].split()[-1] in MODALS:
+    if commas and clausal and text[: commas[0]].split()[-1] in lex.MODALS:
         return _uncomma(text, text[: commas[0]], clausal)  # "... the buyer shall, within 7 days, inform ..."
     segments = [text[start + 1 : end].strip() for start, end in pairwise([*commas, len(text)])]
     complete = not clausal or (commas and has_verb(text[: commas[0]].partition(" ")[2]))
@@ -71,7 +60,7 @@ def _still(segment: str) -> bool:
 def _names_subject(opening: str, segment: str) -> bool:
     """Whether a clause follows an opening without a verb, though its own is not known: "the chair adjourns"."""
     words = segment.lower().split()
-    said = words and words[0] in ARTICLES | LISTS["pronouns"] | OWNERS and len(words) > 3
+    said = words and words[0] in lex.ARTICLES | LISTS["pronouns"] | lex.OWNERS and len(words) > 3
     return bool(said) and not (CLAUSAL.match(opening) or opening[:3].lower() == "to " or has_verb(opening))
 
 
@@ -88,9 +77,9 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
         whole = not clausal or has_verb(said) or re.match(r"\w+ing\b|in\b|on\b|not\b|possible\b", said)
         if not whole or before in _TAKES or LEAD.fullmatch(before) or _RE.still_premise.fullmatch(before):
             continue
-        governed = earlier in NOT_BEFORE_VERB or LEAD.fullmatch(earlier)
+        governed = earlier in lex.NOT_BEFORE_VERB or LEAD.fullmatch(earlier)
         noun = before not in VERBS or (earlier != "to" and governed)
-        named = word in ARTICLES | LISTS["pronouns"] | OWNERS and noun and has_verb(first[at:])
+        named = word in lex.ARTICLES | LISTS["pronouns"] | lex.OWNERS and noun and has_verb(first[at:])
         if named or (not clausal and _bare_subject(first[:at].split(), earlier, before, word, after)):
             subjects.append(at)
         elif not clausal and word != "no" and is_plural(before) and earlier[-2:] != "ed" and not governed:
@@ -98,9 +87,9 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
         elif word in LISTS["before_order"] or (word == "no" and not clausal):
             orders.append(at)
         elif VERBS.get(word) and (
-            after in ARTICLES | OWNERS | LISTS["after_order"]
+            after in lex.ARTICLES | lex.OWNERS | LISTS["after_order"]
             or after[:1].isdigit()
-            or (not clausal and before not in NOT_BEFORE_VERB and LEAD.fullmatch(after))
+            or (not clausal and before not in lex.NOT_BEFORE_VERB and LEAD.fullmatch(after))
             or (not clausal and _RE.named.match(first, at + len(word)))
         ):
             rest = _RE.order_ends.split(first[at + len(word) :])[0]
@@ -111,12 +100,12 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
 
 def _bare_subject(opening: Sequence[str], earlier: str, before: str, word: str, after: str) -> bool:
     """Whether a plural without an article begins the main clause: behind a plural, a name, a number, or one noun."""
-    modal, last = after in MODALS, opening[-1]
+    modal, last = after in lex.MODALS, opening[-1]
     if not (is_plural(word) and (modal or (VERBS.get(after) and (word not in VERBS or is_plural(before))))):
         return False
     return (
         (is_plural(before) and (modal or opening[0].lower() != "for"))  # "For sales reps fill in ..."
-        or (last[0].isupper() and earlier not in ARTICLES)
+        or (last[0].isupper() and earlier not in lex.ARTICLES)
         or (last[0].isdigit() and earlier.isalpha() and earlier not in _TAKES and not LEAD.fullmatch(earlier))
         or (modal and len(opening) == 2 + (opening[1:2] == ["the"]))
         or (last.endswith(".m.") or earlier in ("a", "an", "each", "every"))

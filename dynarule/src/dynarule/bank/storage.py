@@ -23,15 +23,8 @@ from .bank import RuleBank
 FORMAT = "dynarule bank 4"
 FILE = "bank.safetensors"
 TENSORS = ("keys", "key_rows", "values", "value_rows", "rules")
-_NAMES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.uint8: "U8",
-}
+_FLOATS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_NAMES = _FLOATS | {torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8"}
 
 
 def is_bank(folder: Path) -> bool:

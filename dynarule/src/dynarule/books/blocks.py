@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ..bank.lexicon import INLINE, has_verb, patterns
+from ..bank.lexicon import INLINE, MODALS, has_verb, patterns
 
 Line = tuple[int, str]
 """The number of a line, or of a page, and its text."""
@@ -88,10 +88,12 @@ def is_title(text: str) -> bool:
     says = re.search(r":\s.*[\d€$£]|[!?;:,]$|(?<!\bINC)(?<!\bLTD)\.$|=>|->|⇒|→|:-", text)
     if not words or says or len(words) > 10 or OPEN.search(text):
         return False
+    # "§ 8 Fees and charges"
+    says = MODALS.intersection(rest.lower().split()) if text[:1] == "§" else has_verb(rest)
     long = [word for word in words if len(word) > 3] or words
     return (
         rest.isupper()
-        or (len(rest) < len(text) and len(words) < 7 and not has_verb(rest))
+        or (len(rest) < len(text) and len(words) < 7 and not says)
         or all(word[0].isupper() for word in long)
     )
 

@@ -39,6 +39,13 @@ class Document:
             block, end = blocks[at], at + 1
             after = blocks[end] if end < len(blocks) else Block("heading", "", [(0, 0)])
             self.part = f":{block.part}" if block.part else ""
+            if block.kind == "heading" and _RE.history.match(block.text):
+                below = takewhile(
+                    lambda b, top=block: b.kind != "heading" or b.depth > top.depth, blocks[end:]
+                )
+                self._leave(block.line_at(0), block.text, "what changed from version to version")
+                at = end + sum(1 for _ in below)
+                continue
             lists = after.kind == "item" and not is_whole(block.text)
             bare = block.kind == after.kind == "heading" and after.depth <= block.depth
             told = (
@@ -197,7 +204,8 @@ def _is_heading(block: Block, after: Block) -> bool:
     if block.kind == "item" and not (block.mark[-1:] in (".", ")") and after.text[:1].isupper()):
         return False
     if after.kind == "table":
-        return block.kind == "text" and (text.endswith(":") or not (has_verb(text) or is_whole(text)))
+        verb = has_verb(text if len(text.split()) > 4 else text.rpartition(" ")[0])  # "Seasons and limits"
+        return block.kind == "text" and (text.endswith(":") or not (verb or is_whole(text)))
     if (
         text.endswith((":", "-", "—", ","))
         or RUNS_ON.search(text)

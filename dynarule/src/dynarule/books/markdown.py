@@ -9,6 +9,7 @@ from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_title, is_whole, neste
 from .sentences import REFERS_BACK
 
 _RE = patterns("markdown")
+_CODE = "\1"  # stands for a block of code
 _WRAPPED = 0.3
 """Share of lines after a line that begin in lower case, from which on a text counts as wrapped."""
 
@@ -26,10 +27,15 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
     torn = sorted(len(a) for a, b in pairs if b.lstrip()[0].islower())
     wrapped = len(torn) > _WRAPPED * len(pairs) and torn[len(torn) // 2] > max(25, 0.7 * torn[-1])
     width = min(100, max((len(text) for _, text in bare if not _RE.cells.match(text)), default=0))
+    lettered = any(re.match(r"\s*B\.\s+\S", text) for _, text in bare)
     blocks: list[Block] = []
     above = ""  # the line above as far as it belongs to the last block
     for number, text in kept:
         last = blocks[-1] if blocks and above else None
+        if text == _CODE:
+            text = ""
+            if blocks and not _RE.announces_code.search(blocks[-1].text):
+                blocks[-1].text = re.sub(":$", ".", blocks[-1].text)  # "Ensure that all tests pass:"
         folio = _RE.page.match(text) and not (last and OPEN.search(above))  # a page's number
         if last and last.kind == "text" and _RE.underline.match(text) and len(last.starts) == 1:
             last.kind, last.depth, above = "heading", 1 if "=" in text else 2, ""
@@ -47,7 +53,7 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
                 cells = re.split(r"(?<!\\)\|", text.strip()[1:-1])
                 last.rows.append((number, [plain(cell) for cell in cells]))
             above = text
-        elif (bullet := BULLET.match(text)) or (bullet := _numbered(text, blocks)):
+        elif (bullet := BULLET.match(text)) or (bullet := _numbered(text, blocks, lettered)):
             blocks.append(Block("item", plain(bullet[3]), [(0, number)], len(bullet[1]), bullet[2]))
             above = text
         elif blocks and blocks[-1].kind == "item" and (arrow := _RE.arrow.match(text)):
@@ -65,7 +71,10 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
         beside = blocks[max(0, at - 1) : at] + blocks[at + 1 : at + 2]
         alone = block.kind == "item" and all(other.kind != "item" for other in beside)
         loud = block.mark.strip(".").isdigit() and block.text.isupper()  # "5. HOW TO CLAIM"
-        if (block.kind == "text" or alone or loud) and is_title(block.text):
+        below = blocks[at + 1] if at + 1 < len(blocks) else block
+        named = _RE.clause_title.match(block.text) and (below.kind == "item" or len(below.text) > 40)
+        named = named and not has_verb(block.text.rpartition(" ")[0])  # "14.32.030 Parking limits."
+        if named or ((block.kind == "text" or alone or loud) and is_title(block.text)):
             block.kind, block.depth = "heading", 3
         mark = NUMBER.match(block.text)
         if mark and len(mark[0]) < len(block.text):
@@ -118,6 +127,7 @@ def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
             fence = "" if mark and mark[1].startswith(fence) else fence
         elif mark:
             fence = mark[1]
+            yield number, _CODE
         else:
             yield number, text
 
@@ -177,12 +187,14 @@ def _aligned(lines: Sequence[Line]) -> list[Line]:
     return kept
 
 
-def _numbered(text: str, blocks: Sequence[Block]) -> re.Match[str] | None:
-    """Return a match as of `BULLET` for "4.1 any claim" or "A. claims", below words that lead in or the one before."""
-    item = re.match(r"(\s*)(\d{1,2}(?:\.\d{1,2}){1,3}|[A-Z]\.)\s+(?=\w)(.*)", text)
+def _numbered(text: str, blocks: Sequence[Block], lettered: bool) -> re.Match[str] | None:
+    """Return a match as of `BULLET` for "4.1 any claim" or "A. claims", below a lead-in or, if lettered, none."""
+    item = re.match(r"(\s*)(\d{1,2}(?:\.\d{1,2}){1,3}|[A-Z]\.)\s+(?=[\w\"“])(.*)", text)
     if item is None or not blocks:
         return None
     chapter, _, number = item[2].rpartition(".")
     first = number == "1" or item[2] == "A."
     above = f"{chapter}.{int(number) - 1}" if number else f"{chr(ord(chapter) - 1)}."
-    return item if blocks[-1].mark == above or (first and blocks[-1].text.endswith((":", "—"))) else None
+    begins = first and (blocks[-1].text.endswith((":", "—")) or (lettered and not number))
+    list_above = itertools.takewhile(lambda block: block.kind == "item", reversed(blocks))
+    return item if begins or any(block.mark == above for block in list_above) else None

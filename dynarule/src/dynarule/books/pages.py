@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._lazy import need
-from ..bank.lexicon import LISTS, PHRASES, WORDS, has_verb
+from ..bank.lexicon import LISTS, WORDS, has_verb, patterns
 from .blocks import BULLET, Block, Row, is_title, is_whole, nested, plain
 from .markdown import blocks_of, with_notes
 from .sheets import tables_of
@@ -16,8 +16,7 @@ _BLOCK_TAGS = [*LISTS["block_tags"]]
 _LEFT_OUT = "script style nav pre code head template noscript form footer del s strike".split()
 _BOXES = "[document] html body main article section details fieldset center".split()
 _TITLES = "h1 h2 h3 h4 h5 h6 summary".split()
-_ASIDE = re.compile(rf"\b(?:{PHRASES['aside']})", re.IGNORECASE)
-"""Names of what stands around a page's text."""
+_ASIDE = patterns("pages").aside
 _WITHIN = re.compile("^#")
 
 
@@ -36,6 +35,8 @@ def read_html(body: bytes | str) -> list[Block]:
     pressed = [b for b in soup("button") if not (b.has_attr("aria-expanded") or b.find_parent(_TITLES))]
     for tag in [*soup(_LEFT_OUT), *soup(id=_ASIDE), *soup(class_=_ASIDE), *pressed]:
         tag.decompose()
+    for foot in soup("tfoot"):  # it may stand before the rows
+        foot.parent.append(foot)
     for table in soup("table"):  # one column of paragraphs is a page's layout
         rows = [row.find_all("td", recursive=False) for row in table.find_all("tr")]
         if table.find([*_TITLES, "p", "ul"]) and all(len(cells) == 1 for cells in rows):

@@ -12,7 +12,7 @@ from typing import Any
 from Stemmer import Stemmer
 
 from ..bank.clauses import split_rule
-from ..bank.lexicon import PHRASES
+from ..bank.lexicon import patterns
 from ..bank.sources import Rules, read_parquet, read_text
 
 FOLLOWS = 0.7
@@ -20,9 +20,7 @@ FOLLOWS = 0.7
 LONGEST_CHAIN = 3
 _STEMMER = Stemmer("english")
 _SMALL = "a an the is are be it its they he she and or of to for in on at by with that this if when".split()
-_OPENS = re.compile(PHRASES["opens"], re.IGNORECASE)
-_UNSAID = re.compile(r"\b(?:unless|except)\b|^(?:until|before|should|had|were|subject to)\b", re.IGNORECASE)
-"""In a premise that holds where something does not, or that is no statement."""
+_RE = patterns("questions")
 
 
 def read_questions(path: Path | None) -> list[dict[str, Any]]:
@@ -96,7 +94,7 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
         Questions at most.
     """
     parts = {row: split_rule(text) for row, text in enumerate(rules.texts)}
-    sure = [row for row, clauses in parts.items() if clauses.sure and not _UNSAID.search(clauses.premise)]
+    sure = [row for row, clauses in parts.items() if clauses.sure and not _RE.unsaid.search(clauses.premise)]
     words = {row: (_words(parts[row].premise), _words(parts[row].conclusion)) for row in sure}
     counts = Counter(word for premise, _ in words.values() for word in premise)
     weight = {word: math.log(1 + len(sure) / number) for word, number in counts.items()}
@@ -129,7 +127,7 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
 
 
 def _draft(chain: Sequence[int], rules: Rules, also: Sequence[str]) -> dict[str, Any]:
-    given = _OPENS.sub("", split_rule(rules.texts[chain[0]]).premise, count=1)
+    given = _RE.opens.sub("", split_rule(rules.texts[chain[0]]).premise, count=1)
     asked = "What follows?" if len(chain) == 1 else "What follows in the end?"
     return {
         "question": f"{given[:1].upper()}{given[1:]}. {asked}",

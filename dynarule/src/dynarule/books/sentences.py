@@ -80,7 +80,8 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     stem = stem.rstrip(" :–—-")
     if before:
         yield " ".join(before), line
-    words = {match[0].strip(" ;,") for item, _ in groups if (match := _RE.joins.search(item.text))}
+    ends_of = [_RE.joins.search(item.text) for item, below in groups if not below]
+    words = {match[0].strip(" ;,") for match in ends_of if match}
     every = _RE.all.search(stem) or (words <= {"and", "und"} and words and not _RE.following.search(stem))
     some = _RE.any.search(stem) or words in ({"or"}, {"oder"})
     condition = _in_condition(stem)
@@ -90,7 +91,7 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     one = condition or _RE.all.search(stem) or _RE.any.search(stem)  # several duties are rules of their own
     choice = some and (RUNS_ON.search(stem) or _RE.condition.match(stem)) and not _RE.negative.search(stem)
     if stem and (every or some) and (one or choice):
-        parts = [" ".join(text for text, _ in joined(i.text, 0, n)) if n else i.text for i, n in groups]
+        parts = [_with_series(item, below) for item, below in groups]
         word = next(iter(words & {"und", "oder"}), "and" if every else "or")
         # A second sentence of an item stands behind the series.
         ends = [_RE.next.split(part, 1) for part in parts]
@@ -113,6 +114,16 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
             yield from joined(text, item.line_at(0), nested)
         else:
             yield text, item
+
+
+def _with_series(item: Block, below: Sequence[Block]) -> str:
+    """Return an item and those below it as one text, for a sentence that holds it."""
+    texts = [text for text, _ in joined(item.text, 0, below)] if below else [item.text]
+    if len(texts) == 1:
+        return texts[0]
+    some = any(re.search(r"\bor\W*$|^or\b", each.text) for each in below)
+    series = _series([_bare(each.text) for each in below], "or" if some else "and")
+    return f"{item.text.rstrip(' :–—-')} {series}"
 
 
 def _in_condition(stem: str) -> bool:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..bank.lexicon import LISTS, PHRASES, WORDS
+from ..bank.lexicon import LISTS, WORDS, patterns
 from .blocks import Row, is_whole
 
 TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLANK, _NOTES = (
@@ -16,8 +16,7 @@ _DIFFERS = dict.fromkeys(LISTS["else_columns"], "Otherwise,") | dict.fromkeys(
 )
 """Columns of what holds instead, and how a rule says it."""
 OUTCOME_NAMES = THEN_NAMES | _OUTCOMES
-_COUNTER = re.compile(PHRASES["counter_columns"])
-_RANGE = re.compile(PHRASES["range"])
+_RE = patterns("tables")
 
 
 class TableRule(NamedTuple):
@@ -85,7 +84,7 @@ def table_rules(
     corner = header[0]
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
         return list(_matrix(header, body, title)), "a matrix, a rule a cell"
-    kept = [i for i, name in enumerate(names) if not _COUNTER.fullmatch(name.strip(" .#"))]
+    kept = [i for i, name in enumerate(names) if not _RE.counter.fullmatch(name.strip(" .#"))]
     kept = [i for i in kept if (names[i] not in _NOTES or len(kept) < 3) and names[i] not in _DIFFERS]
     last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, kept)
     first = [i for i in kept if i not in last]
@@ -232,7 +231,7 @@ def _bound(cell: str) -> str:
         return " ".join(re.sub(r"[<>]=?|[≤≥]", lambda sign: f" {WORDS['signs'][sign[0]]} ", cell).split())
     if more := re.fullmatch(r"(\d[\d.,]*)\s*\+", cell):
         return f"at least {more[1]}"
-    ends = _RANGE.fullmatch(cell)
+    ends = _RE.range.fullmatch(cell)
     return f"from {ends[1]} to {ends[2]}{ends[3]}".rstrip() if ends else ""
 
 
