@@ -24,7 +24,7 @@ ROWS = {
     "table8": ("paper/table2", {"sizes": ALL, "forms": ("fol",)}, {"prompting": 4, "rag": 3 * 5} | MEMORY),
     "figure4": ("paper/figure4", {"forms": ("fol",)}, {"dynarule": 6}),
     "figure5a": ("paper/figure5a", {}, {"dynarule": 2 * 6 * 2}),
-    "figure5b": ("paper/figure5b", {}, {"ircot": 2 * 3 * 2, "react": 2 * 3 * 2, "dynarule": 3 * 2}),
+    "figure5b": ("paper/figure5b", {}, {"ircot": 3 * 2, "react": 3 * 2, "dynarule": 3 * 2}),
     "figure5c": ("paper/figure5c", {}, {"prompting": 2 * 2 + 2}),
     "figure6a": ("paper/figure6a", {}, {"dynarule": 2 * 2}),
 }
@@ -63,6 +63,7 @@ def test_sizes_and_forms_choose_runs_and_change_none(model_folder):
     [
         ("held_out", "arena", "heldout", 10),
         ("figure3", "paper/figure3", "mini", 5),
+        ("figure6a", "paper/figure6a", "mini", 10),
         ("in_prompt", "ablation/in_prompt", "validation", 4),
         ("score_share", "ablation/in_prompt", "validation", 4),
         ("searches", "ablation/searches", "validation", 4),

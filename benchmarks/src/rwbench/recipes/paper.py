@@ -16,7 +16,7 @@ from ..methods.react import ReAct
 from ..methods.retrieve import Retrieve
 from ..spec import RunSpec
 from . import ALL_SIZES, MAIN_SIZES, Cell, Options, recipe
-from .arena import IN_PROMPT, retrievers, rule_memory
+from .arena import retrievers, rule_memory
 
 PROMPTING_UP_TO = 2_000
 """Rules in a prompt at most ("Baselines": memory limits a 7B model to 2,000)."""
@@ -63,13 +63,8 @@ def figure5a(options: Options) -> list[RunSpec]:
 
 @recipe("paper/figure5b", MAIN_SIZES)
 def figure5b(cell: Cell) -> list[Method]:
-    """Iterative RAG: IRCoT and ReAct, four rounds of 100 rules, and with 16 in a prompt, beside DynaRule."""
-    search = retrievers(cell)[2]
-    rows: list[Method] = [
-        kind(model=cell.model, retriever=search, in_prompt=most)
-        for most in (None, IN_PROMPT)
-        for kind in (IRCoT, ReAct)
-    ]
+    """Iterative RAG: IRCoT and ReAct, four rounds of 100 rules, beside DynaRule."""
+    rows: list[Method] = [kind(model=cell.model, retriever=retrievers(cell)[2]) for kind in (IRCoT, ReAct)]
     return rows + dynarule(cell)
 
 

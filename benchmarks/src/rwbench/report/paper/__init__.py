@@ -31,7 +31,6 @@ FIGURES: dict[str, tuple[str, tuple[str, ...], Callable[..., rows.Cells], int]] 
     "figure3": ("Entropy of attention over rules by layer, in nats", ("confidence",), rows.entropy, 100),
     "figure4": ("Recall@1 in % by step of the proof", ("dynarule",), rows.by_step, 10_000),
     "figure5c": ("Gold rules or a whole pool in the prompt", ("gold-only", "prompting"), rows.answers, 1_000),
-    "figure6a": ("With the gold rules, and without them", ("dynarule",), rows.answers, 100),
     "figure10": ("Mean weight of the gold rules of each step", ("dynarule",), rows.attention, 100),
     "cases": ("How answers go wrong: questions", ("prompting", "dynarule"), rows.mistakes, 100),
 }
