@@ -60,8 +60,8 @@ class DynaRuleLayer(nn.Module, BaseTunerLayer):
         read = READ_WITH in kwargs or hasattr(kwargs.get("past_key_values"), READ_WITH)
         if read and not is_attached(self.base_layer):
             raise ValueError(
-                "past_key_values, or gradient checkpointing, goes on with a text that was read with rules, and no rule "
-                "memory is attached any more; stay inside the block of `attach`, or read the text again without a cache"
+                "past_key_values or gradient checkpointing goes on with what was read with rules, and no rule memory "
+                "is attached any more; stay inside the block of `attach`, or read the text again without a cache"
             )
         return self._modules["base_layer"](*args, **kwargs)  # type: ignore[misc]  # not through __getattr__
 
@@ -363,9 +363,7 @@ class RuleAdapter(nn.Module):
     def _active(self) -> str:
         active = next(iter(self._blocks.values())).active_adapters
         if len(active) != 1:
-            raise ValueError(
-                f"exactly one DynaRule adapter can be active, got {active}; call set_adapter(name)"
-            )
+            raise ValueError(f"exactly one DynaRule adapter is active, got {active}; call set_adapter(name)")
         return active[0]
 
 

@@ -165,15 +165,12 @@ def _note_tokens(memory: LayerMemory, module: Any, args: tuple[Any, ...], kwargs
 def _read_rules(
     memory: LayerMemory, layer: int, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    if kwargs.get(READ_WITH, memory.prompts) != memory.prompts:
+    read_with = kwargs.get(READ_WITH)
+    if read_with and not (read_with == memory.prompts and torch.is_grad_enabled()):
         raise ValueError(
-            "gradient checkpointing computes a text's layers again, and the memory has other rules by now; call "
-            "backward after each forward, before the next one and the next `load`"
-        )
-    if READ_WITH in kwargs and not torch.is_grad_enabled():
-        raise ValueError(
-            "reentrant gradient checkpointing would lose the gradients of rules; enable it with "
-            'gradient_checkpointing_kwargs={"use_reentrant": False}'
+            "gradient checkpointing computes a text's layers again, with the rules of its forward: call backward after "
+            "each forward, before the next one and the next `load`; and enable it with "
+            'gradient_checkpointing_kwargs={"use_reentrant": False}, without which rules have no gradients'
         )
     rules = memory.attended(layer, args[0] if args else kwargs["hidden_states"], module)
     if kwargs.get("past_key_values") is not None:

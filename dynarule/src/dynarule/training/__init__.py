@@ -14,6 +14,6 @@ __getattr__, __dir__, __all__ = lazy_names(
     pools="RulePools TrainingStream families",
     recipe="PAPER_MIX Recipe paper_recipe recipe_file recipe_steps",
     rule_model="RuleModel",
-    run_folder="LogLines whole_checkpoints",
+    run_folder="LogLines",
     trainer="train",
 )

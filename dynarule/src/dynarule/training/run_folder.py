@@ -58,7 +58,8 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     """
     for path in folder.glob("checkpoint-*"):
         refuse_link(path)
-    checkpoints, whole = _checkpoints(folder), whole_checkpoints(folder)
+    checkpoints = _checkpoints(folder)
+    whole = [checkpoint for checkpoint in checkpoints if _is_whole(checkpoint)]
     if checkpoints and not resume:
         raise FileExistsError(
             f"{folder} holds checkpoints of an earlier run, the newest {checkpoints[0].name}; resume it (--resume), or "
@@ -89,11 +90,6 @@ def same_run(folder: Path, settings: Mapping[str, Any], begun: bool) -> None:
                 f"{folder} was started with {name} {started[name]!r}, now it is {value!r}; resume with the "
                 "recipe, the model and the data of the start, or train in a new folder"
             )
-
-
-def whole_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints in a folder that were saved to their end, newest first."""
-    return [checkpoint for checkpoint in _checkpoints(folder) if _is_whole(checkpoint)]
 
 
 def _checkpoints(folder: Path) -> list[Path]:
