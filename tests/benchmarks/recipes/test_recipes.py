@@ -63,6 +63,7 @@ def test_sizes_and_forms_choose_runs_and_change_none(model_folder):
     [
         ("held_out", "arena", "heldout", 10),
         ("figure3", "paper/figure3", "mini", 5),
+        ("figure5b", "paper/figure5b", "mini", 5),
         ("figure6a", "paper/figure6a", "mini", 10),
         ("in_prompt", "ablation/in_prompt", "validation", 4),
         ("score_share", "ablation/in_prompt", "validation", 4),
