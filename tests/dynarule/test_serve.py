@@ -217,7 +217,7 @@ def test_what_cannot_be_answered_is_an_error_of_openais_shape(client, case):
         ('{"model": "bank", "prompt": "w1", "stop": [["w2"]]}', "stop.0", r"got \['w2'\]"),
         ('{"model": "bank"}', "prompt", "required$"),
         ('{"model": }', None, "at character 10"),
-        ("[]", None, "expected a JSON object"),
+        ("[]", None, "valid dictionary.*; send it with Content-Type"),
     ],
 )
 def test_a_field_that_is_wrong_is_named_as_the_client_calls_it(served, body, param, message):

@@ -17,6 +17,8 @@ WORDS: dict[str, Any] = {
 """Tables of words and signs."""
 PHRASES = {name: phrases.replace("\n", "") for name, phrases in _WORDS.pop("phrases").items()}
 """Alternatives of patterns."""
+DIALECTS: dict[str, dict[str, Any]] = _PATTERNS.pop("dialects")
+"""Marks by which a text is told, and what stands for them in HTML."""
 LISTS = {name: frozenset(words.split()) for name, words in _WORDS.items()}
 MODALS, ARTICLES, OWNERS, RELATIVE, RESTRICTS, AMOUNTS = (
     LISTS[name] for name in ("modals", "articles", "owners", "relative", "restricts", "amounts")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+from ..bank.lexicon import DIALECTS
 from ..bank.sources import read_parquet
 from .blocks import Block, decoded
 from .document import Document
@@ -18,7 +19,8 @@ from .pdf import read_pdf
 from .rules import BookReading, DocumentRule
 from .sheets import read_cells, read_json, read_xlsx, records
 
-KINDS = ".eml .md .markdown .txt .rst .html .htm .docx .pdf .csv .tsv .xlsx .jsonl .json .parquet .pl .pro .lp .rego"
+KINDS = """.eml .md .markdown .txt .rst .wiki .adoc .asciidoc .tex .html .htm .docx .pdf .csv .tsv .xlsx .jsonl .json
+.yaml .yml .parquet .pl .pro .lp .rego"""
 _UNPACKED, _RATIO = 10 << 20, 100
 """Bytes to which an office document may unpack, whatever its size; else so many times its size."""
 
@@ -104,11 +106,11 @@ def read_blocks(path: Path) -> list[Block]:
     if not path.is_file():
         raise FileNotFoundError(f"no document {path}")
     if suffix not in KINDS.split():
-        raise ValueError(f"{path} is no document that can be read; expected one of {KINDS}")
+        raise ValueError(f"{path} is no document that can be read; expected one of {' '.join(KINDS.split())}")
     reader = {
         **dict.fromkeys((".html", ".htm"), lambda path: read_html(markup(path))),
         **dict.fromkeys((".csv", ".tsv"), read_cells),
-        **dict.fromkeys((".jsonl", ".json"), read_json),
+        **dict.fromkeys((".jsonl", ".json", ".yaml", ".yml"), read_json),
         **dict.fromkeys((".pl", ".pro", ".lp"), read_prolog),
         ".docx": read_docx,
         ".eml": read_mail,
@@ -116,7 +118,7 @@ def read_blocks(path: Path) -> list[Block]:
         ".xlsx": read_xlsx,
         ".rego": read_rego,
         ".parquet": lambda path: [records(read_parquet([path]).to_pylist())],
-    }.get(suffix, lambda path: blocks_of(list(enumerate(decoded(path).splitlines(), 1))))
+    }.get(suffix, read_text)
     try:
         if suffix in (".docx", ".xlsx"):
             _check_archive(path)
@@ -128,6 +130,17 @@ def read_blocks(path: Path) -> list[Block]:
         if "Password" in repr(error):
             first = "it is locked by a password; save it without one"
         raise ValueError(f"{path} cannot be read as {suffix}: {first}") from None
+
+
+def read_text(path: Path) -> list[Block]:
+    """Return the blocks of Markdown or plain text, or of what is like MediaWiki, AsciiDoc or LaTeX, read as HTML."""
+    text = decoded(path) + "\n"
+    marks = next((m for m in DIALECTS.values() if re.search(m["mark"], text, re.MULTILINE)), None)
+    if marks is None:
+        return blocks_of(list(enumerate(text.splitlines(), 1)))
+    for pattern, put in marks["put"]:
+        text = re.sub(pattern, put, text, flags=re.MULTILINE)
+    return read_html(text)
 
 
 def _check_archive(path: Path) -> None:

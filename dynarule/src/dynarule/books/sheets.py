@@ -143,8 +143,10 @@ def _value(cell: Any) -> str:
 
 
 def read_json(path: Path) -> list[Block]:
-    """Return the texts and records of a JSON file, or of its lines."""
+    """Return the texts and records of a JSON or YAML file, or of JSON lines."""
     text = decoded(path)
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return _parts(need("yaml", "documents").safe_load(text))
     if path.suffix.lower() == ".jsonl":
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         return _parts([json.loads(line) for _, line in lines], [number for number, _ in lines])
@@ -166,9 +168,13 @@ def _parts(value: Any, lines: Sequence[int] = (), depth: int = 1) -> list[Block]
         return [Block("item", plain(v), [(0, n)]) for v, n in zip(value, lines, strict=True)]
     if not all(isinstance(v, dict) for v in value):
         raise ValueError("expected texts, or objects with a key such as `text` or `rule`")
+    rows = list(zip(lines, value, strict=True))
     lists = [held[name] for held in value for name in _LISTS if isinstance(held.get(name), list)]
     if any(isinstance(held[0], str | dict) for held in filter(None, lists)):
-        return [block for v in value for block in _parts(v, (), depth)]
+        apart = (
+            [records([v], [n])] if not any(map(v.get, _LISTS)) else _parts(v, (), depth) for n, v in rows
+        )
+        return [block for blocks in apart for block in blocks]
     return [records(value, lines)]
 
 

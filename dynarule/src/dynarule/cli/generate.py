@@ -12,17 +12,9 @@ import typer
 
 from .._lazy import need
 from ..books.questions import read_rows
+from . import shared
 from .loading import Served, load_rules, rule_encoder, warn_of_unknown
-from .shared import (
-    BatchSizeOption,
-    MaxNewTokensOption,
-    QuestionsOption,
-    TopOption,
-    grouped,
-    note,
-    one_line,
-    say,
-)
+from .shared import grouped, note, one_line, say
 
 if TYPE_CHECKING:
     from ..bank.bank import RuleBank
@@ -36,16 +28,16 @@ def generate(
     question: Annotated[
         list[str] | None, typer.Option("--question", "-q", help="May be given several times.")
     ] = None,
-    questions: QuestionsOption = None,
-    max_new_tokens: MaxNewTokensOption = 256,
+    questions: shared.QuestionsOption = None,
+    max_new_tokens: shared.MaxNewTokensOption = 256,
     max_searches: Annotated[int, typer.Option("--max-searches", min=0, help="<search> per answer.")] = 16,
     temperature: Annotated[
         float | None, typer.Option("--temperature", min=0.01, help="Sample.", show_default="greedy")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Of sampling.")] = 0,
-    batch_size: BatchSizeOption = 8,
+    batch_size: shared.BatchSizeOption = 8,
     trace: Annotated[bool, typer.Option("--trace", help="Show the rules read at each step.")] = False,
-    top: TopOption = 5,
+    top: shared.TopOption = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Answer questions with rules.

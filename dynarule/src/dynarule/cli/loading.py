@@ -11,17 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..serve.unfamiliar import unfamiliar
-from .shared import (
-    AdapterOption,
-    DeviceOption,
-    EncoderOption,
-    MinSupportOption,
-    ModelOption,
-    RulesOption,
-    note,
-    note_parts,
-    note_unseen,
-)
+from . import shared
+from .shared import note, note_parts, note_unseen
 
 MOST_TEXTS = 2_000
 """Texts whose words are looked at before an answer."""
@@ -107,7 +98,7 @@ def rule_encoder(encoder: str | None, *, like: str = "", model: Any = None, toke
 class Reading:
     """How rules are read from a file, and what encodes them."""
 
-    encoder: EncoderOption = None
+    encoder: shared.EncoderOption = None
     model: Annotated[
         str | None, typer.Option("--model", help="The model that will answer, for --encoder layers:N.")
     ] = None
@@ -137,12 +128,12 @@ class Reading:
 class Served:
     """The model, the adapter and the rules that a command answers with."""
 
-    model: ModelOption
-    adapter: AdapterOption
-    rules: RulesOption
-    encoder: EncoderOption = None
-    device: DeviceOption = None
-    min_support: MinSupportOption = None
+    model: shared.ModelOption
+    adapter: shared.AdapterOption
+    rules: shared.RulesOption
+    encoder: shared.EncoderOption = None
+    device: shared.DeviceOption = None
+    min_support: shared.MinSupportOption = None
 
     def load(self) -> tuple[Any, Any, Any]:
         """Load the base model with its adapter, its tokenizer and a bank for it; cheap checks first."""

@@ -132,7 +132,7 @@ class RequestError(Exception):
         if error["type"] == "json_invalid":
             return cls(400, f"the body is no JSON: {error['ctx']['error']} at character {place[0]}")
         if not place and "ctx" not in error:
-            return cls(400, "expected a JSON object, sent with Content-Type: application/json")
+            return cls(400, f"the body: {said}; send it with Content-Type: application/json")
         field = ".".join(map(str, place))
         got = "" if error["type"] == "missing" else f", got {error['input']!r:.80}"
         return cls(400, f"{field}: {said}{got}" if field else said, param=field or None)
