@@ -31,14 +31,8 @@ NEUTRAL: dict[str, Any] = {
     "response_format": {"type": "text"},
 }
 """What leaves an answer as it is, besides what is off or empty."""
-
-
-def _several(value: Any) -> Any:
-    """Read one text as a list of it: of two types an error would name each, as pydantic calls them."""
-    return [value] if isinstance(value, str) else value
-
-
-Texts = BeforeValidator(_several)
+Texts = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
+"""One text is read as a list of it: of two types an error would name each, as pydantic calls them."""
 StopWord = Annotated[str, Field(max_length=200)]
 
 
