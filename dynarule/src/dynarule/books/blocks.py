@@ -89,11 +89,11 @@ def is_title(text: str) -> bool:
     if not words or says or len(words) > 10 or OPEN.search(text):
         return False
     # "§ 8 Fees and charges"
-    says = MODALS.intersection(rest.lower().split()) if text[:1] == "§" else has_verb(rest)
+    verb = MODALS.intersection(rest.lower().split()) if text[:1] == "§" else has_verb(rest)
     long = [word for word in words if len(word) > 3] or words
     return (
         rest.isupper()
-        or (len(rest) < len(text) and len(words) < 7 and not says)
+        or (len(rest) < len(text) and len(words) < 7 and not verb)
         or all(word[0].isupper() for word in long)
     )
 

@@ -40,11 +40,9 @@ class Document:
             after = blocks[end] if end < len(blocks) else Block("heading", "", [(0, 0)])
             self.part = f":{block.part}" if block.part else ""
             if block.kind == "heading" and _RE.history.match(block.text):
-                below = takewhile(
-                    lambda b, top=block: b.kind != "heading" or b.depth > top.depth, blocks[end:]
-                )
                 self._leave(block.line_at(0), block.text, "what changed from version to version")
-                at = end + sum(1 for _ in below)
+                titles = (i for i in range(end, len(blocks)) if blocks[i].kind == "heading")
+                at = next((i for i in titles if blocks[i].depth <= block.depth), len(blocks))
                 continue
             lists = after.kind == "item" and not is_whole(block.text)
             bare = block.kind == after.kind == "heading" and after.depth <= block.depth
