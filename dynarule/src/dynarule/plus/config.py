@@ -27,7 +27,7 @@ class PlusConfig(DynaRuleConfig):
 
     reading: Reading = "vector"  # what is read of a kept rule: one value, or its tokens' own states
     score_weight: float = 0.0  # of a kept rule's score, in the attention to it; 0: none
-    score_limit: float | None = None  # most that it takes; vectors then read a plan alone; None: any amount
+    score_limit: float | None = None  # most that it takes; None: any amount
     together: bool = False  # rules found together are read as one text, as in a prompt
     word_weight: float = 0.0  # of words that text and rules share, in what a search finds; 0: none
     word_stemmer: str = ""  # of Snowball (english, say): goes by words' stems, not letters; "": as written

@@ -1,6 +1,6 @@
 """A rule memory whose searches read the text before them, go by words too, and look ahead."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -115,9 +115,9 @@ class PlusMemory(RuleMemory):
         return scores_NK, rules_NK
 
     def _find(self, layer: int, query_BHD: Tensor | None, has_B: Tensor | None, number: int) -> Tensor:
-        """Return what to read, (B, K): first what a search plans with, where that alone is read."""
+        """Return what to read, (B, K): first what a search plans with, where scores say what is read."""
         kept_BK = super()._find(layer, query_BHD, has_B, number)
-        if layer == self.config.confidence_layer and self.config.score_limit is not None:
+        if layer == self.config.confidence_layer and self.config.score_weight:
             for row in self._rows_of(has_B):
                 result = self._results[row]
                 first = [*dict.fromkeys([*result.read, *result.scores])]
@@ -127,8 +127,8 @@ class PlusMemory(RuleMemory):
     def _select(self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0) -> Kept:
         """Keep each row's K rules, with what their scores add to those of attention.
 
-        Scores without a limit leave little of any but the best; with one, a plan says what is read. What a prompt
-        finds is not read where a mark of the base's own opens the answer, and searches once more.
+        With a look-ahead a plan says which are read. What a prompt finds is not read where a mark of the base's own
+        opens the answer, and searches once more.
         """
         kept = super()._select(layer, query_BHD, has_B, number)
         chooses = layer == self.config.confidence_layer
@@ -138,22 +138,20 @@ class PlusMemory(RuleMemory):
             shift_BK = kept[0].new_full((len(self._steps_B), kept[0].shape[2]), UNREAD)
             for row in self._rows_of(has_B) if number or not self.config.own_mark else ():
                 result = self._results[row]
-                read = result.scores if self.config.score_limit is None else result.read
-                weights, rules = self._weights(result, read), self._chosen[number][row].tolist()
+                weights, rules = self._weights(result), self._chosen[number][row].tolist()
                 shift_BK[row] = shift_BK.new_tensor([weights.get(rule, UNREAD) for rule in rules])
             self._shifts[number] = shift_BK
         return *kept, self._shifts[number][:, None, :, None]
 
-    def _weights(self, result: SearchResult, read: Iterable[int]) -> dict[int, float]:
+    def _weights(self, result: SearchResult) -> dict[int, float]:
         """Weigh what a row reads: reading alone cannot know which of several that look alike was meant.
 
-        A rule that a plan brings and no search scored counts as the best, or where shifts have a limit, which keeps
-        what later steps need readable, as the last of the K.
+        A rule that a plan brings and no search scored counts as the last of the K.
         """
         scores, weight, limit = result.scores, self.config.score_weight, self.config.score_limit
-        best, lowest = max(scores.values()), UNREAD if limit is None else -limit
-        unscored = best if limit is None else min(scores.values())
-        return {rule: max(weight * (scores.get(rule, unscored) - best), lowest) for rule in read}
+        best, unscored = max(scores.values()), min(scores.values())
+        lowest = UNREAD if limit is None else -limit
+        return {rule: max(weight * (scores.get(rule, unscored) - best), lowest) for rule in result.read}
 
     def search_texts(self, rows: Sequence[int], kind_NT: Tensor) -> list[SearchText]:
         """Return what each search goes by in words."""

@@ -236,7 +236,7 @@ class TokenMemory(PlusMemory):
     def _of_row(self, row: int) -> list[WeightedText]:
         """Return the texts that a row reads, and what is added to attention scores of each."""
         result = self._results.get(row)
-        weights = {} if result is None else self._weights(result, result.read)
+        weights = {} if result is None else self._weights(result)
         return [(self.bank.texts[at], weight) for at, weight in weights.items()]
 
     def _join(
