@@ -7,7 +7,7 @@ import pytest
 import torch
 from dynarule.plus import RetrievalRecipe, train_retrieval
 from dynarule.plus.finder import Finder
-from dynarule.plus.reader import SearchInput
+from dynarule.plus.reader import SearchInput, paper_states
 from dynarule.plus.retrieval_loop import RetrievalLoop
 from dynarule.plus.searches import KnownSearch, Searches
 from dynarule.training import Encoder, paper_recipe
@@ -229,6 +229,20 @@ def test_what_is_folded_asks_the_same_of_raw_states(tiny_model):
     known = SearchInput(states[None, :9], torch.tensor([[0, 0, 0, 0, 0, 1, 2, 2, 3]]), states[8][None])
     mine = finder.projection.reader(finder.white(known))
     torch.testing.assert_close(adapter[0].reader(known), mine, rtol=1e-3, atol=1e-3)
+
+
+@torch.no_grad()
+def test_a_search_of_the_papers_is_one_state(near):
+    """At the prompt the mean of the question's, at <search> its own; families and chains are kept."""
+    states = torch.randn(10, 8)
+    items = [KnownSearch(question, at, [at], [9], at > 2) for question in (0, 1) for at in (2, 4)]
+    whole = searches_of(states, items, [(2, 9)], families=("multi_hop", "multi_rule"), tokens=5)
+    whole = whole._replace(marks=torch.tensor([[1, 1, 1, 0, 0] * 2, [0, 0, 0, 0, 1] * 2]).bool(), families=["a", "b"])
+    paper = whole.as_paper()
+    expected = torch.stack([states[:3].mean(0), states[4], states[5:8].mean(0), states[9]])
+    assert near(paper_states(paper.inputs(range(4), states.device)), expected, units=2**14)
+    assert (paper.families, paper.links) == (["a", "a", "b", "b"], whole.links)
+    assert [item.gold for item in paper.items] == [item.gold for item in items]
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ from torch.nn.utils.parametrize import register_parametrization
 from ..projection import RuleProjection, score_keys
 from ..training.optimizers import whitening
 from .lookahead import LookAhead
-from .reader import EARLIER, SINCE, SearchInput, SearchReader
+from .reader import SearchInput, SearchReader, paper_states
 from .searches import Searches
 
 SAMPLE = 256
@@ -165,12 +165,3 @@ def _start_from(reader: SearchReader, prior_FC: Tensor, scores: Callable[[], Ten
     prior = ScaledPrior(prior_FC, reader.key.shape[0])
     register_parametrization(reader.out, "weight", prior)
     prior.prior_FC.mul_(spread / scores().std(-1).mean())
-
-
-def paper_states(known: SearchInput) -> Tensor:
-    """Return the states behind the paper's queries, (B, C): ``<search>``'s own, at the prompt the question's mean."""
-    kind_BT = known.kind_BT
-    answering_B = ((kind_BT == EARLIER) | (kind_BT == SINCE)).any(-1)
-    question_BT = (kind_BT >= 0).to(known.states_BTC)
-    mean_BC = torch.einsum("bt,btc->bc", question_BT, known.states_BTC) / question_BT.sum(-1, keepdim=True)
-    return torch.where(answering_B[:, None], known.token_BC, mean_BC)

@@ -149,6 +149,9 @@ def train_retrieval(
         asks: Any = (bank, encoder, search, folder, recipe.seed)
         known = read_searches(adapter, rows, *asks)
         held = read_searches(adapter, held_out, *asks) if held_out else None
+        families = dict(Counter(known.families)) if all(known.families) else {}
+        if asks_as_paper:
+            known, held = known.as_paper(), None if held is None else held.as_paper()
         bank.to(next(model.parameters()).device)
         finder = Finder(projection, bank.keys_MP.float(), bank.values_MP.float(), known)
         if recipe.look_up:
@@ -167,7 +170,7 @@ def train_retrieval(
             "questions": len(rows),
             "held_out": 0 if held_out is None else len(held_out),
             "rules": len(bank),
-            "families": dict(Counter(known.families)) if all(known.families) else {},
+            "families": families,
         }
         summary = {"recipe": recipe.to_dict(), "log": log}
         write_whole(folder / "retrieval.json", json.dumps(summary, indent=1) + "\n")

@@ -17,7 +17,7 @@ from ..memory.hooks import attach
 from ..memory.training import RuleBatch, TrainingMemory
 from ..training.data import Encoder, Row, pad_right
 from ..training.pools import Rows, RulePools
-from .reader import SearchInput, token_kinds
+from .reader import SearchInput, paper_states, token_kinds
 
 READ_BATCH, READ_RULES = 64, 1000
 
@@ -58,6 +58,16 @@ class Searches(NamedTuple):
         kind_BT = token_kinds(question_BT, search_BT, real_BT, at_B)
         token_BC = states_BTC[torch.arange(len(chosen)), at_B]
         return SearchInput(states_BTC.to(device), kind_BT.to(device), token_BC.to(device))
+
+    def as_paper(self) -> "Searches":
+        """Return what the paper's queries know of these: one state a search, which a training has at hand."""
+        count, device = len(self.items), torch.device("cpu")
+        parts = [range(count)[start : start + READ_BATCH] for start in range(0, count, READ_BATCH)]
+        states_NC = torch.cat([paper_states(self.inputs(part, device)).half() for part in parts])
+        marks = torch.tensor([[True], [False]]).expand(2, count)
+        items = [item._replace(question=number, at=0) for number, item in enumerate(self.items)]
+        families = [self.families[item.question] for item in self.items]
+        return Searches(states_NC, marks, [*range(count)], items, self.links, families)
 
 
 @torch.no_grad()
