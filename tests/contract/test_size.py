@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_440,
-    "dynarule": 13_070,
+    "dynarule": 13_080,
     "benchmarks": 11_200,
-    "tests": 20_120,
+    "tests": 20_140,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 35_700
+ALL_SOURCE = 35_710
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 67.9
