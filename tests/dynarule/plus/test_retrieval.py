@@ -237,7 +237,9 @@ def test_a_search_of_the_papers_is_one_state(near):
     states = torch.randn(10, 8)
     items = [KnownSearch(question, at, [at], [9], at > 2) for question in (0, 1) for at in (2, 4)]
     whole = searches_of(states, items, [(2, 9)], families=("multi_hop", "multi_rule"), tokens=5)
-    whole = whole._replace(marks=torch.tensor([[1, 1, 1, 0, 0] * 2, [0, 0, 0, 0, 1] * 2]).bool(), families=["a", "b"])
+    whole = whole._replace(
+        marks=torch.tensor([[1, 1, 1, 0, 0] * 2, [0, 0, 0, 0, 1] * 2]).bool(), families=["a", "b"]
+    )
     paper = whole.as_paper()
     expected = torch.stack([states[:3].mean(0), states[4], states[5:8].mean(0), states[9]])
     assert near(paper_states(paper.inputs(range(4), states.device)), expected, units=2**14)
