@@ -87,7 +87,6 @@ def answers(run: Results) -> Cells:
 
 def entropy(run: Results) -> Cells:
     """Return the mean entropy of attention over rules, in nats, by layer."""
-    curve: dict[str, list[float]] = run["measures"].get("rule_entropy", {"layers": [], "mean": []})
-    return {
-        f"layer {layer}": f"{nats:.2f}" for layer, nats in zip(curve["layers"], curve["mean"], strict=True)
-    }
+    curve = run["measures"].get("rule_entropy")
+    pairs = zip(curve["layers"], curve["mean"], strict=True) if curve else ()
+    return {f"layer {layer}": f"{nats:.2f}" for layer, nats in pairs}
