@@ -283,11 +283,11 @@ def front_page():
         "KBLaM": ("kblam", {}),
         "No rules (floor)": ("prompting", {"rules": "none"}),
     }
-    folders = {"rule-vectors": ("vectors_held_out", "vectors")}
+    folders = {"rule-vectors": ("vectors_held_out", "vectors", "smollm2_vectors")}
     for label, (name, fields) in methods.items():
         cells = [
             runs_of(folder, name, form, **fields)
-            for folder, form in product((*folders.get(name, ("held_out_550", "arena")), "smollm2"), FORMS)
+            for folder, form in product(folders.get(name, ("held_out_550", "arena", "smollm2")), FORMS)
         ]
         assert max(map(len, cells)) == 1, label
         yield row(label, *(exact(cell[0]) if cell else "-" for cell in cells))
