@@ -19,7 +19,7 @@ LINES = {
 ALL_SOURCE = 35_710
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
-TRACKED_MB = 67.9
+TRACKED_MB = 68.0
 START_SECONDS = 1.5
 """CPU of `--help`, of which Python itself takes a part."""
 
