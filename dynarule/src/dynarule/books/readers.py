@@ -135,7 +135,8 @@ def read_blocks(path: Path) -> list[Block]:
 def read_text(path: Path) -> list[Block]:
     """Return the blocks of Markdown or plain text, or of what is like MediaWiki, AsciiDoc or LaTeX, read as HTML."""
     text = decoded(path) + "\n"
-    marks = next((m for m in DIALECTS.values() if re.search(m["mark"], text, re.MULTILINE)), None)
+    told = () if path.suffix.lower() in (".md", ".markdown", ".rst") else DIALECTS.values()
+    marks = next((m for m in told if re.search(m["mark"], text, re.MULTILINE)), None)
     if marks is None:
         return blocks_of(list(enumerate(text.splitlines(), 1)))
     for pattern, put in marks["put"]:

@@ -146,7 +146,8 @@ def read_json(path: Path) -> list[Block]:
     """Return the texts and records of a JSON or YAML file, or of JSON lines."""
     text = decoded(path)
     if path.suffix.lower() in (".yaml", ".yml"):
-        return _parts(need("yaml", "documents").safe_load(text))
+        parts = [*need("yaml", "documents").safe_load_all(text)]
+        return [block for part in parts for block in _parts(part)]
     if path.suffix.lower() == ".jsonl":
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         return _parts([json.loads(line) for _, line in lines], [number for number, _ in lines])
