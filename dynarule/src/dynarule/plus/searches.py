@@ -35,7 +35,7 @@ class KnownSearch(NamedTuple):
 class Searches(NamedTuple):
     """The searches of some questions, with the states that the confidence layer reads of their texts."""
 
-    states: Tensor  # fp16 (tokens, C), question after question, in a file: those of 100,000 fill a memory
+    states: Tensor  # fp16 (tokens, C), question after question, in a file; of `as_paper` (searches, C)
     marks: Tensor  # bool (2, tokens): which tokens are the question's, and which are <search>
     starts: list[int]  # where the tokens of each question begin
     items: list[KnownSearch]  # in the order of questions and steps
