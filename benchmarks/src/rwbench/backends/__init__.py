@@ -25,68 +25,37 @@ class GoneError(Exception):
 
 @dataclass(frozen=True)
 class Decoding:
-    """How to decode.
+    """How to decode."""
 
-    Attributes
-    ----------
-    max_new_tokens : int
-        An answer is cut off here.
-    stop : tuple of str
-        The text ends before the first of these.
-    requests : bool
-        Somebody answers when the model asks for rules in its own language (`Template.request`). If not, a local model's
-        answer does not open with a request's first token.
-    """
-
-    max_new_tokens: int = 512
-    stop: tuple[str, ...] = ()
+    max_new_tokens: int = 512  # an answer is cut off here
+    stop: tuple[str, ...] = ()  # the text ends before the first of these
+    # Somebody answers when the model asks for rules in its own language (`Template.request`). If not, a local model's
+    # answer does not open with a request's first token.
     requests: bool = False
 
 
 @dataclass(frozen=True)
 class Completion:
-    """What came of one prompt.
+    """What came of one prompt."""
 
-    Attributes
-    ----------
-    text : str
-        What the model wrote, without the stop string.
-    finish : str
-        ``stop`` by itself, ``length`` cut off, ``context`` not asked since it does not fit, ``filter`` withheld by the
-        endpoint, ``error``.
-    prompt_tokens, completion_tokens : int
-        As counted by the model's tokenizer or the endpoint; 0 where it does not say.
-    seconds : float
-        Wall time; questions of one batch share it evenly.
-    cached : bool
-        Read from disk.
-    error : str, or None
-        Why there is no text.
-    marked : str, or None
-        The text with the special tokens of the model's own format, from which the model can go on, and with marks
-        where it spells them as text (`Backend.as_text`); None: the text has them.
-    """
-
-    text: str = ""
+    text: str = ""  # what the model wrote, without the stop string
+    # By itself, cut off, not asked since it does not fit, withheld by the endpoint, or failed.
     finish: Finish = "stop"
-    prompt_tokens: int = 0
+    prompt_tokens: int = 0  # as counted by the model's tokenizer or the endpoint; 0 where it does not say
     completion_tokens: int = 0
-    seconds: float = 0.0
-    cached: bool = False
-    error: str | None = None
+    seconds: float = 0.0  # wall time; questions of one batch share it evenly
+    cached: bool = False  # read from disk
+    error: str | None = None  # why there is no text
+    # The text with the special tokens of the model's own format, from which the model can go on, and with marks where
+    # it spells them as text (`Backend.as_text`); None: the text has them.
     marked: str | None = None
 
 
 class Backend(Component):
-    """Base of all backends. A subclass sets ``name`` and implements `generate`.
-
-    Attributes
-    ----------
-    whole_batches : bool
-        Texts can depend, in the last bits, on which prompts share a batch, so a resumed run must make the same batches.
-    """
+    """Base of all backends. A subclass sets ``name`` and implements `generate`."""
 
     registry = Registry["type[Backend]"]("backend", __name__)
+    # Texts can depend, in the last bits, on which prompts share a batch: a resumed run must make the same batches.
     whole_batches: ClassVar[bool] = True
 
     @property

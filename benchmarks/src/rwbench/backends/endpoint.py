@@ -38,27 +38,15 @@ _failing: Counter[tuple[str, str]] = Counter()
 
 @component
 class Endpoint(Backend):
-    """A model behind ``/chat/completions``. The key is read from ``RULEWORLD_API_KEY``.
-
-    Parameters
-    ----------
-    model : str
-        Name of the model there.
-    url : str
-        Base URL, such as ``http://localhost:8000/v1``.
-    prompt : str
-        Id of the prompt template, from `of`.
-    temperature : float
-        Sent as it is.
-    """
+    """A model behind ``/chat/completions``. The key is read from ``RULEWORLD_API_KEY``."""
 
     name = "endpoint"
     whole_batches = False
 
-    model: str = ""
-    url: str = ""
-    prompt: str = ""
-    temperature: NotNegative = 0.0
+    model: str = ""  # its name there
+    url: str = ""  # base URL, such as http://localhost:8000/v1
+    prompt: str = ""  # id of the prompt template, from `of`
+    temperature: NotNegative = 0.0  # sent as it is
 
     def __post_init__(self) -> None:
         check_endpoint(self.url, self.model)

@@ -43,29 +43,16 @@ _ANSWERED: dict[bytes, tuple[Completion, ...]] = {}
 
 @component
 class Local(Backend):
-    """A causal language model in a folder.
-
-    Parameters
-    ----------
-    model : str
-        A shipped model's name or a folder; see `rwbench.models`.
-    weights, prompt : str
-        Fingerprint of the folder and id of its prompt template, from `of`: other files are another run.
-    batch_size : int
-        Prompts per forward.
-    temperature : float
-        0: greedy, the one way that a local model decodes.
-    dtype : str
-        In which numbers it runs; empty: see `load_fresh`.
-    """
+    """A causal language model in a folder."""
 
     name = "local"
 
-    model: str = ""
-    weights: str = ""
-    prompt: str = ""
-    batch_size: Positive = 16
-    temperature: Annotated[float, Field(ge=0, le=0)] = 0.0
+    model: str = ""  # a shipped model's name or a folder; see `rwbench.models`
+    weights: str = ""  # fingerprint of the folder, from `of`: other files are another run
+    prompt: str = ""  # id of its prompt template, likewise
+    batch_size: Positive = 16  # prompts per forward
+    temperature: Annotated[float, Field(ge=0, le=0)] = 0.0  # greedy, the one way that a local model decodes
+    # In which numbers it runs; empty: see `load_fresh`.
     dtype: Literal["", "float32", "bfloat16", "float16"] = field(default="", metadata={"later": True})
 
     @classmethod

@@ -31,20 +31,7 @@ SHAPES = tomllib.loads(Path(__file__).with_name("shapes.toml").read_text(encodin
 
 @dataclass(frozen=True)
 class Settings:
-    """What all cells of a table share: a model with random weights, and rules with random embeddings.
-
-    Parameters
-    ----------
-    premises, conclusions : int
-        Different keys and values that rules share; 0: each rule its own.
-    cell_seconds : float
-        No new repeat begins after this time.
-
-    Raises
-    ------
-    ValueError
-        If a word is none of its choices, or a count is too small.
-    """
+    """What all cells of a table share: a model with random weights, and rules with random embeddings."""
 
     shape: Literal["qwen2-0.5b", "qwen2.5-7b", "tiny"] = "qwen2-0.5b"
     device: Literal["cpu", "cuda"] = "cpu"
@@ -52,12 +39,12 @@ class Settings:
     encoder_dim: Some = 384
     top_k: Some = 100
     embeddings: Literal["fp32", "fp16"] = "fp32"
-    premises: Count = 0
-    conclusions: Count = 0
+    premises: Count = 0  # different keys that rules share; 0: each rule its own
+    conclusions: Count = 0  # the same of values
     prompt_tokens: Some = 64
     new_tokens: Some = 8
     repeats: Some = 7
-    cell_seconds: float = 60.0
+    cell_seconds: float = 60.0  # no new repeat begins after this time
     tokens_per_rule: Some = 14
     seed: int = 0
 

@@ -71,17 +71,10 @@ class UsageCounter:
 
 @dataclass(frozen=True)
 class ModelMethod(Method):
-    """Base of methods that ask a language model. A subclass sets ``name`` and implements `converse`.
-
-    Parameters
-    ----------
-    model : Backend
-    max_new_tokens : int
-        Longest final answer.
-    """
+    """Base of methods that ask a language model. A subclass sets ``name`` and implements `converse`."""
 
     model: Backend
-    max_new_tokens: int = 512
+    max_new_tokens: int = 512  # longest final answer
 
     @abstractmethod
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:

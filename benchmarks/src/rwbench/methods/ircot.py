@@ -26,19 +26,14 @@ CONCLUSION = re.compile(r"^(?:thus|so|therefore|hence|that is)\b|\d+\s*[+\-]\s*\
 
 @component
 class IRCoT(Iterative):
-    """Interleave retrieval with chain-of-thought sentences.
-
-    Parameters
-    ----------
-    skip_conclusions : bool
-        As in the published code, a sentence that begins with "thus", "so", ... or holds a sum is no query; the one
-        before it is used again. In RuleWorld those sentences are the state updates, so both settings are worth a row.
-    """
+    """Interleave retrieval with chain-of-thought sentences."""
 
     name = "ircot"
     title = "IRCoT"
     section = "reason"
 
+    # As in the published code, a sentence that begins with "thus", "so", ... or holds a sum is no query; the one before
+    # it is used again. In RuleWorld those sentences are the state updates, so both settings are worth a row.
     skip_conclusions: bool = True
 
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:

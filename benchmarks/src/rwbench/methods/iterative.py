@@ -104,36 +104,17 @@ def shipped_template(name: str, version: str = VERSIONS[0]) -> Template:
 
 @dataclass(frozen=True)
 class Iterative(RAG):
-    """Base of IRCoT, ReAct and Stepwise RAG.
+    """Base of IRCoT, ReAct and Stepwise RAG; ``score_share`` is what a round keeps, by the best score of that round."""
 
-    Parameters
-    ----------
-    rounds : int
-        Searches at most; the paper allows four.
-    aggregation : {"rrf_rounds", "in_turn"}
-        How the rounds' lists become the final list, from which the reader answers and recall is computed. The paper
-        does not say.
-    step_tokens : int
-        Longest thought.
-    prompt : str
-        Id of the template that the rounds are asked with. Empty: the current one.
-    in_prompt : int or None
-        Rules in each prompt or observation, the best ones; None: all that are kept.
-    score_share : float
-        What a round keeps, by the best score of that round.
+    section: ClassVar[str] = ""  # of the template; a model's own template that has it replaces the method's
 
-    Attributes
-    ----------
-    section : str
-        The section of that template; a model's own template that has it replaces the method's.
-    """
-
-    section: ClassVar[str] = ""
-
-    rounds: Positive = 4
+    rounds: Positive = 4  # searches at most; the paper allows four
+    # How the rounds' lists become the final one, from which the reader answers and recall is computed; the paper does
+    # not say.
     aggregation: Literal["rrf_rounds", "in_turn"] = "rrf_rounds"
-    step_tokens: int = 100
-    prompt: str = ""
+    step_tokens: int = 100  # longest thought
+    prompt: str = ""  # id of the template that the rounds are asked with; empty: the current one
+    # Rules in each prompt or observation, the best ones; None: all that are kept.
     in_prompt: Positive | None = field(default=None, metadata={"later": True})
 
     def __post_init__(self) -> None:

@@ -39,44 +39,23 @@ RULES = {"pool": "", "without_gold": ", gold rules removed", "gold": ", gold rul
 
 @dataclass(frozen=True)
 class Memory(Method):
-    """Base of the methods here and of DynaRule+. A subclass sets ``name`` and ``title``.
+    """Base of the methods here and of DynaRule+. A subclass sets ``name`` and ``title``."""
 
-    The adapter's folder is called like the method, unless ``adapter_name`` says otherwise, and its variant.
-    Fields named in ``replaces`` are settings of the adapter that a run may replace.
+    adapter_name: ClassVar[str] = ""  # what its folder is called, with its variant; empty: like the method
+    replaces: ClassVar[tuple[str, ...]] = ()  # fields that are settings of the adapter
 
-    Parameters
-    ----------
-    model : Local
-        The base model.
-    adapter : str
-        Fingerprint of the adapter folder, from `of`; empty if the model has no adapter of this method.
-    max_new_tokens : int
-        Longest answer.
-    rules : {"pool", "without_gold", "gold"}
-        ``without_gold`` puts other rules in the place of the gold ones in every layer: what is answered then does not
-        come from the rules (the paper's rule dependence analysis). ``gold`` holds the gold rules alone: what is read
-        when nothing has to be found.
-    correct_layer : int or None
-        Only this 0-based layer holds the gold rules; the others hold other rules in their place (the paper's per-layer
-        retention).
-    trace_layer : int or None
-        Layer whose ranking is scored as retrieval, for adapters that name no confidence layer.
-    variant : str
-        Another adapter of the method: ``seed-1`` lies in ``dynarule-seed-1-nl``, beside ``dynarule-nl``.
-    kept : int or None
-        Rules that a search keeps. None: the adapter's own number.
-    """
-
-    adapter_name: ClassVar[str] = ""
-    replaces: ClassVar[tuple[str, ...]] = ()
-
-    model: Local
-    adapter: str = ""
-    max_new_tokens: int = 512
+    model: Local  # the base
+    adapter: str = ""  # fingerprint of its folder, from `of`; empty if the model has none of this method
+    max_new_tokens: int = 512  # longest answer
+    # Without the gold ones, others in their place in every layer: what is answered then does not come from the rules
+    # (the paper's rule dependence). The gold ones alone: what is read when nothing has to be found.
     rules: Literal["pool", "without_gold", "gold"] = "pool"
+    # The one 0-based layer that holds the gold rules, others in their place elsewhere (the paper's retention by layer).
     correct_layer: int | None = None
-    trace_layer: int | None = None
+    trace_layer: int | None = None  # whose ranking is scored as retrieval, if no confidence layer is named
+    # Another adapter of the method: seed-1 lies in dynarule-seed-1-nl, beside dynarule-nl.
     variant: str = field(default="", metadata={"later": True})
+    # Rules that a search keeps; None: the adapter's own number.
     kept: int | None = field(default=None, metadata={"later": True})
 
     @classmethod
@@ -255,18 +234,13 @@ def _attention(question: Question, steps: Sequence[Any]) -> dict[str, Any]:
 
 @component
 class KBLaM(Memory):
-    """Rules as keys and values, all of them attended to (Wang et al. 2025); the paper has them in every third layer.
-
-    Attributes
-    ----------
-    length_shift : float or None
-        C: rule scores get log C - log M added, which keeps M rules from drowning the text. None: as in training.
-    """
+    """Rules as keys and values, all of them attended to (Wang et al. 2025); the paper has them in every third layer."""
 
     name = "kblam"
     title = "KBLaM"
     replaces = ("length_shift",)
 
+    # C: rule scores get log C - log M added, which keeps M rules from drowning the text. None: as in training.
     length_shift: int | float | None = None
 
     @property

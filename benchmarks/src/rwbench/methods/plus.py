@@ -17,22 +17,8 @@ from .memory import Memory
 class DynaRulePlus(Memory):
     """Before every step a search asks for the rules of that step and of the way from there to what is asked.
 
-    What it found stands in the place of what the last one found, read by the frozen base as it reads its prompt.
-
-    Attributes
-    ----------
-    lookahead : int or None
-        Backward levels; 0 goes by the state that a chain has reached alone. None: as in training.
-    score_weight : float or None
-        What a rule's score counts for in the attention to its tokens; 0 leaves it to reading which of the rules found
-        is meant. None: the adapter's own.
-    score_limit : float or None
-        Most that a score takes from that attention. None: the adapter's own.
-    word_weight : float or None
-        What words that text and rules share count in a search; 0: what was learned alone. None: the adapter's own.
-    word_stemmer : str or None
-        By whose stems these words are compared, letters alone left out; empty: as they are written. None: the adapter's
-        own.
+    What it found stands in the place of what the last one found, read by the frozen base as it reads its prompt. A
+    field that is None is as in the adapter.
     """
 
     name = "dynarule-plus"
@@ -40,10 +26,14 @@ class DynaRulePlus(Memory):
     stepwise = True
     replaces = ("lookahead", "score_weight", "score_limit", "word_weight", "word_stemmer")
 
-    lookahead: int | None = None
+    lookahead: int | None = None  # backward levels; 0 goes by the state that a chain has reached alone
+    # Of a rule's score, in the attention to its tokens; 0 leaves it to reading which of the rules found is meant.
     score_weight: int | float | None = None
+    # Most that a score takes from that attention.
     score_limit: int | float | None = field(default=None, metadata={"later": True})
+    # Of words that text and rules share, in a search; 0: what was learned alone.
     word_weight: int | float | None = field(default=None, metadata={"later": True})
+    # By whose stems these words are compared, letters alone left out; empty: as they are written.
     word_stemmer: str | None = field(default=None, metadata={"later": True})
 
     @property
@@ -76,21 +66,14 @@ class Planned(DynaRulePlus):
 
     What DynaRule+ gains over a search by words may be its trained search, or what it reads from memory. Here the same
     searches of the same adapter fill the prompt, with the rules that DynaRule+ would read.
-
-    Attributes
-    ----------
-    rounds : int
-        Steps at most.
-    step_tokens : int
-        Longest line of a step.
     """
 
     name = "planned"
     title = "RAG by DynaRule+'s search"
     adapter_name = "dynarule-plus"
 
-    rounds: int = 8
-    step_tokens: int = 100
+    rounds: int = 8  # steps at most
+    step_tokens: int = 100  # longest line of a step
 
     def answer(self, batch: Batch, top_k: int) -> list[Output]:
         """Return the answers of a batch."""

@@ -15,17 +15,12 @@ KEYS = {"pool": "prompting", "gold": "gold-only", "none": "no-rules"}
 
 @component
 class Prompting(ModelMethod):
-    """Ask once, with rules before the question.
-
-    Parameters
-    ----------
-    rules : {"pool", "gold", "none"}
-        The whole pool (the paper's full-context prompting), the question's gold rules by id (a ceiling: nothing is
-        left to find), or no rules (a floor: what the model answers by itself).
-    """
+    """Ask once, with rules before the question."""
 
     name = "prompting"
 
+    # The whole pool (the paper's full-context prompting), the question's gold rules by id (a ceiling: nothing is left
+    # to find), or no rules (a floor: what the model answers by itself).
     rules: Literal["pool", "gold", "none"] = "pool"
 
     @property

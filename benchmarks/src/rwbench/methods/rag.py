@@ -15,24 +15,16 @@ from .conversation import Conversation, ModelMethod, UsageCounter, final_answer
 
 @component
 class RAG(ModelMethod):
-    """Search the pool with the question, then ask with what was found, best first.
-
-    Parameters
-    ----------
-    retriever : Retriever
-        What ranks the rules. `Random` makes a floor of it: rules, but not the right ones.
-    in_prompt : int or None
-        Rules in the prompt, the best ones; None: all that are kept. A small model reads few rules better than many.
-    score_share : float
-        Of these only rules that score at least this share of the best one's score, from 0 (all) to 1: how many a
-        question needs, its search may know better than a number that is the same for all.
-    """
+    """Search the pool with the question, then ask with what was found, best first."""
 
     name = "rag"
     title = "RAG"
 
-    retriever: Retriever = field(kw_only=True)
+    retriever: Retriever = field(kw_only=True)  # `Random` makes a floor of it: rules, but not the right ones
+    # Rules in the prompt, the best ones; None: all that are kept. A small model reads few rules better than many.
     in_prompt: Positive | None = None
+    # Of these only rules that score at least this share of the best one's score, from 0 (all) to 1: how many a question
+    # needs, its search may know better than a number that is the same for all.
     score_share: Share = field(default=0.0, metadata={"later": True})
 
     @property

@@ -31,24 +31,18 @@ Course = Generator[Call, Completion, tuple[list[str] | None, str | None, int]]
 
 @component
 class ReAct(Iterative):
-    """Let the model choose between searching and finishing.
-
-    Parameters
-    ----------
-    final : {"reader", "agent"}
-        Who gives the final answer: a reader over the collected rules, as in the paper, or the agent's own
-        ``finish[...]``, in a box. An agent that does not finish within its rounds has no answer.
-    reworded : bool
-        Show a model that asks in a language of its own its first request in the words of the rules: as the premise of
-        what was found that shares most words with it. What it writes after that is in their form; texts and traces
-        keep what it wrote.
-    """
+    """Let the model choose between searching and finishing."""
 
     name = "react"
     title = "ReAct"
     section = "act"
 
+    # Who gives the final answer: a reader over the collected rules, as in the paper, or the agent's own finish[...], in
+    # a box. An agent that does not finish within its rounds has no answer.
     final: Literal["reader", "agent"] = "reader"
+    # Show a model that asks in a language of its own its first request in the words of the rules: as the premise of
+    # what was found that shares most words with it. What it writes after that is in their form; texts and traces keep
+    # what it wrote.
     reworded: bool = field(default=False, metadata={"later": True})
 
     @property

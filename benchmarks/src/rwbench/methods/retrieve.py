@@ -8,13 +8,7 @@ from . import Batch, Method, Output, component
 
 @component
 class Retrieve(Method):
-    """Search the pool once with the question.
-
-    Parameters
-    ----------
-    retriever : Retriever
-        What ranks the rules.
-    """
+    """Search the pool once with the question."""
 
     name = "retrieve"
 

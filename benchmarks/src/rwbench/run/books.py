@@ -29,15 +29,9 @@ HASH_DIGITS = 12
 
 @dataclass(frozen=True)
 class BookSource(DataSource):
-    """Shipped rule books, or in ``folder`` one of a user's own; ids of rules go on from book to book.
+    """Shipped rule books, or in ``folder`` one of a user's own; ids of rules go on from book to book."""
 
-    Attributes
-    ----------
-    books : tuple of str
-        `rwbench.spec.BOOKS`, by which no setting is chosen, `rwbench.spec.VALIDATION_BOOKS`, or the one name of a
-        user's own.
-    """
-
+    # `rwbench.spec.BOOKS`, by which no setting is chosen, `rwbench.spec.VALIDATION_BOOKS`, or one name of a user's own.
     books: tuple[str, ...] = BOOKS
     folder: Path | None = None
 

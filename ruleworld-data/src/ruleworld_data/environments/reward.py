@@ -34,25 +34,15 @@ _WHOLE: dict[str, Callable[[Any], bool]] = {
 
 
 class Reward(NamedTuple):
-    """A reward and its parts, each from 0 to 1.
+    """A reward and its parts, each from 0 to 1, as `RewardWeights` describes them."""
 
-    Attributes
-    ----------
-    reward : float
-        The weighted mean of the parts, less the cost of searches.
-    exact, strict, steps, proved, format : float
-        As `RewardWeights` describes them.
-    cost : float
-        What searches take off.
-    """
-
-    reward: float
+    reward: float  # the weighted mean of the parts, less the cost of searches
     exact: float
     strict: float
     steps: float
     proved: float
     format: float
-    cost: float
+    cost: float  # what searches take off
 
 
 def score(answer: object, metadata: Mapping[str, Any] | str, searches: int = 0) -> Reward:

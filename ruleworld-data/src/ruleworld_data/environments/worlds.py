@@ -22,22 +22,7 @@ WORLDS_KEPT = 16
 
 
 class EnvWorld:
-    """One world: its rules, its questions, and the pools of them.
-
-    Parameters
-    ----------
-    spec : WorldSpec
-    subtasks : tuple of str
-    number : int
-        Which world of the sequence.
-
-    Attributes
-    ----------
-    rules : pyarrow.Table
-        By id; an id is a row number.
-    rows : dict of list
-        Sub-task -> questions.
-    """
+    """One world, of a ``number`` in its sequence: ``rules`` by id, which is a row number, and ``rows`` by sub-task."""
 
     def __init__(self, spec: WorldSpec, subtasks: tuple[str, ...], number: int) -> None:
         rows, made = dict.fromkeys(subtasks, world_questions(spec, subtasks)), world_sizes(spec.scale)

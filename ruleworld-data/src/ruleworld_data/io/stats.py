@@ -20,27 +20,16 @@ _ANSWERS = {"count": "counts", "environment": "environments", "state": "states",
 
 @dataclass(frozen=True)
 class BuildStats:
-    """Counts of a build.
+    """Counts of a build."""
 
-    Attributes
-    ----------
-    built : dict
-        What was built, as in the manifest, with its ``dials`` and its size in ``bytes``.
-    rules : DataFrame
-        Rules by type and split, all of them last.
-    questions : DataFrame
-        Questions by sub-task and split, all of them last; over all splits their mean length in characters and the
-        shares of answers of each type; and the shared words: the share of test's gold rules that have a name's word in
-        common with what is at hand when they are looked for, the question, or its part, and the step before. By it
-        searches by words are judged.
-    skeletons : DataFrame
-        Questions that are one chain, by sub-task, skeleton and split.
-    """
-
-    built: dict[str, Any]
-    rules: pd.DataFrame
+    built: dict[str, Any]  # as in the manifest, with its `dials` and its size in `bytes`
+    rules: pd.DataFrame  # by type and split, all of them last
+    # By sub-task and split, all of them last; over all splits their mean length in characters and the shares of answers
+    # of each type; and the shared words: the share of test's gold rules that have a name's word in common with what is
+    # at hand when they are looked for, the question, or its part, and the step before. By it searches by words are
+    # judged.
     questions: pd.DataFrame
-    skeletons: pd.DataFrame
+    skeletons: pd.DataFrame  # questions that are one chain, by sub-task, skeleton and split
 
     @property
     def tables(self) -> dict[str, pd.DataFrame]:

@@ -48,34 +48,18 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Template:
-    """A prompt template.
+    """A prompt template."""
 
-    Attributes
-    ----------
-    name, version : str
-        What reports call it.
-    sha256 : str
-        Of the file's bytes.
-    chat : bool
-        Goes through the model's chat template where it has one; else it is plain text to continue.
-    separator : str
-        Between two rules.
-    remove : tuple of str
-        Marks of the model's own format that are taken out of its output.
-    request : str
-        Beginning of a line with which the model asks for rules, if it was trained to; empty: it was not. Where nobody
-        answers, a local model's answer cannot open with the first token of it, so steps should open with another one.
-    sections : mapping
-        Section -> text, or section -> representation -> text.
-    """
-
-    name: str
+    name: str  # with the version what reports call it
     version: str
-    sha256: str
-    chat: bool = True
-    separator: str = "\n"
-    remove: tuple[str, ...] = ()
+    sha256: str  # of the file's bytes
+    chat: bool = True  # goes through the model's chat template where it has one; else it is text to continue
+    separator: str = "\n"  # between two rules
+    remove: tuple[str, ...] = ()  # marks of the model's own format that are taken out of its output
+    # Beginning of a line with which the model asks for rules, if it was trained to; empty: it was not. Where nobody
+    # answers, a local model's answer cannot open with the first token of it, so steps should open with another one.
     request: str = ""
+    # Section -> text, or section -> representation -> text.
     sections: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -37,19 +37,6 @@ class WorldSizes:
     of places, one for those of actions, one each for conjunctive premises, for rules that have exceptions and for
     thresholds where dials ask for them. The other attributes follow in ``levels - 1`` levels, each driven by one
     attribute of the level above.
-
-    Attributes
-    ----------
-    entity2attr, attrchange2attr, state2attr, place_state2attr, count2state : int
-        Rules of each open type.
-    exceptions : int
-        Levels of exceptions to rules about the states of places.
-    levels, colours : int
-        As above; 2 and 2 in the paper's world.
-    crowd : int or None
-        ``state2attr`` rules of every state that an action or an environment leads to; None: as it falls.
-    unknown : bool
-        Whether rules of the paper's types are left out of the world once it is drawn.
     """
 
     entities: int = 960
@@ -62,11 +49,11 @@ class WorldSizes:
     state2attr: int = 3_054_112
     place_state2attr: int = 0
     count2state: int = 0
-    exceptions: int = 0
+    exceptions: int = 0  # levels of exceptions to rules about the states of places
     levels: int = 2
     colours: int = 2
-    crowd: int | None = None
-    unknown: bool = False
+    crowd: int | None = None  # state2attr rules of every state that is led to; None: as it falls
+    unknown: bool = False  # whether rules of the paper's types are left out of the world once it is drawn
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -241,29 +228,18 @@ def _parts(whole: int, parts: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Scale:
-    """A named size of the benchmark.
+    """A named size of the benchmark."""
 
-    Attributes
-    ----------
-    sizes : WorldSizes
-        The world that rules are drawn in.
-    subset : dict or None
-        Rules kept per open type, if the scale uses a part of its world; ids are those of the whole world.
-    train : dict
-        Questions of the train split by sub-task; a sub-task that only dials bring has as many as the last one.
-    evaluation : dict
-        Questions per sub-task of the other splits.
-    unit_pool : int
-        Most sub-questions of each width (one rule, two rules) that a block of parallel questions combines.
-    """
-
-    sizes: WorldSizes
-    subset: dict[str, int] | None
-    train: dict[str, int]
+    sizes: WorldSizes  # the world that rules are drawn in
+    subset: (
+        dict[str, int] | None
+    )  # rules kept per open type, if it is a part of its world, with the world's ids
+    train: dict[str, int]  # questions by sub-task; one that only dials bring has as many as the last
+    # Questions per sub-task of the other splits.
     evaluation: dict[str, int] = field(
         default_factory=lambda: {"validation": 500, "test": 500, "mini": 50, "heldout": 500, "unseen": 500}
     )
-    unit_pool: int = 8_192
+    unit_pool: int = 8_192  # most sub-questions of each width that a block of parallel questions combines
 
     def rule_count(self) -> int:
         """Return the number of rules of the scale."""

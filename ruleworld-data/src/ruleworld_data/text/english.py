@@ -28,28 +28,6 @@ _SLOTS = {
 }
 
 
-def parse_premise_nl(text: str) -> Fact:
-    """Parse a premise, e.g. ``"A is a tiny cat"`` or ``"a pint-sized feline is what a being is"``.
-
-    Raises
-    ------
-    ValueError
-        If it has no reading, or two.
-    """
-    return _read(text, "premise")
-
-
-def parse_conclusion_nl(text: str) -> Fact:
-    """Parse a conclusion, e.g. ``"3 glued-on lashes will be shed by X"``.
-
-    Raises
-    ------
-    ValueError
-        If it has no reading, or two.
-    """
-    return _read(text, "conclusion")
-
-
 @cache
 def _shapes(half: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
     """Return the shapes of one half of rules, each after the kind of its clause."""
@@ -59,7 +37,12 @@ def _shapes(half: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
     return tuple((kind, re.compile(one)) for kind, own in tomllib.loads(text)[half].items() for one in own)
 
 
-def _read(text: str, half: str) -> Fact:
+def parse_half_nl(half: str, text: str) -> Fact:
+    """Parse a ``"premise"`` or a ``"conclusion"``; a ValueError if it has no reading, or two.
+
+    Premises are ``"A is a tiny cat"`` or ``"a pint-sized feline is what a being is"``, a conclusion is ``"3 glued-on
+    lashes will be shed by X"``.
+    """
     matches = [(kind, match) for kind, shape in _shapes(half) if (match := shape.fullmatch(text))]
     facts = [_fact(kind, match.groupdict(default="")) for kind, match in matches]
     readings = {fact for fact in facts if fact}

@@ -26,40 +26,22 @@ _INDIVIDUAL = re.compile(r"\((?:[^()]*, )?[xy]([1-8]?)[,)]")
 class Fact(NamedTuple):
     """One atom: a fact of a scope, or one half of a rule.
 
-    Attributes
-    ----------
-    kind : str
-        ``is`` (a kind or a state: FOL writes both alike; English says ``entity`` or ``state``), ``has``, ``change``,
-        ``act`` or ``in`` (a place). In premises also ``both`` (a place and a state), ``count`` (a number of things,
-        more or fewer than so many) and ``but`` (a state, and who or where is excepted); in conclusions also
-        ``instead`` (the change that an exception makes of another). What a comparison comes to is ``sum``,
-        ``difference`` or ``highest`` with a number, or ``most`` with the kind as its term, each about nobody.
-    who : str
-        The individual it is about, ``x`` or ``y``, ``x1`` or ``y1`` and so on in the parts of a comparison, in rules
-        ``A`` or ``B``; for ``act`` the actor.
-    term : str
-        Plain name of the entity, state, place, action or attribute.
-    other : str or None
-        The target of an action.
-    operator : str or None
-        ``plus`` or ``minus`` of a change; of ``count`` for more and fewer.
-    number : int or None
-        Units of a change, the count of ``has``, or the threshold of ``count``.
-    state : str or None
-        The state of ``both``.
-    entity, place : str or None
-        Whom and where ``but`` excepts: a kind, a place, or this kind in this place.
+    Its kind is ``is`` (a kind or a state: FOL writes both alike; English says ``entity`` or ``state``), ``has``,
+    ``change``, ``act`` or ``in`` (a place). In premises also ``both`` (a place and a state), ``count`` (a number of
+    things, more or fewer than so many) and ``but`` (a state, and who or where is excepted); in conclusions also
+    ``instead`` (the change that an exception makes of another). What a comparison comes to is ``sum``, ``difference``
+    or ``highest`` with a number, or ``most`` with the kind as its term, each about nobody.
     """
 
     kind: str
-    who: str
-    term: str
-    other: str | None = None
-    operator: str | None = None
-    number: int | None = None
-    state: str | None = None
-    entity: str | None = None
-    place: str | None = None
+    who: str  # x or y, x1 or y1 and so on in the parts of a comparison, in rules A or B; for `act` the actor
+    term: str  # plain name of the entity, state, place, action or attribute
+    other: str | None = None  # the target of an action
+    operator: str | None = None  # plus or minus of a change; of `count` for more and fewer
+    number: int | None = None  # units of a change, the count of `has`, or the threshold of `count`
+    state: str | None = None  # that of `both`
+    entity: str | None = None  # whom `but` excepts: this kind, or this kind in this place
+    place: str | None = None  # where it does
 
 
 class Query(NamedTuple):

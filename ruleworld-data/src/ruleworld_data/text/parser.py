@@ -5,9 +5,10 @@ module joins them. Every function returns parts or raises `ValueError` naming th
 """
 
 import re
+from functools import partial
 from typing import NamedTuple
 
-from .english import parse_conclusion_nl, parse_premise_nl
+from .english import parse_half_nl
 from .fol import Fact, parse_conclusion_fol, parse_premise_fol, unreadable
 
 FOL_ARROW = " => "
@@ -55,12 +56,9 @@ RULE_SHAPES = {
 
 
 def halves_fol(text: str) -> tuple[str, str]:
-    """Return premise and conclusion of a rule in first-order logic, as the rule table's columns write them.
+    """Return premise and conclusion of a rule in logic, as the rule table's columns write them; neither is read.
 
-    Raises
-    ------
-    ValueError
-        If they are not joined by one arrow; the clauses themselves are not read.
+    A ValueError if they are not joined by one arrow.
     """
     halves = text.split(FOL_ARROW)
     if len(halves) != 2:
@@ -69,33 +67,20 @@ def halves_fol(text: str) -> tuple[str, str]:
 
 
 def halves_nl(text: str) -> tuple[str, str]:
-    """Return premise and conclusion of a rule in English, as the rule table's columns write them.
-
-    Raises
-    ------
-    ValueError
-        If it is not ``If <premise>, <conclusion>.``; the clauses themselves are not read.
-    """
+    """Return the same of a rule in English; a ValueError if it is not as in ``If <premise>, <conclusion>.``."""
     for start, middle, end in SENTENCES:
         halves = text.removeprefix(start).removesuffix(end).split(middle)
         if text.startswith(start) and text.endswith(end) and len(halves) == 2:
-            return (halves[0], halves[1]) if start else (halves[1], _uncapitalised(halves[0]))
+            if start:
+                return halves[0], halves[1]
+            # The clause that began the sentence loses its capital; letters that stand for creatures keep theirs.
+            letter = re.match("[ABXY] (?!creature|being)", halves[0])
+            return halves[1], halves[0] if letter else halves[0][:1].lower() + halves[0][1:]
     raise unreadable("rule", text, "'If <premise>, <conclusion>.' with one comma")
 
 
-def _uncapitalised(clause: str) -> str:
-    """Take the capital from a clause that began a sentence; letters that stand for creatures keep theirs."""
-    return clause if re.match("[ABXY] (?!creature|being)", clause) else clause[:1].lower() + clause[1:]
-
-
 def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
-    """Return the type of the rule that two clauses make.
-
-    Raises
-    ------
-    ValueError
-        If they make none; ``text`` is named.
-    """
+    """Return the type of the rule that two clauses make; a ValueError that names ``text`` if they make none."""
     fitting = [
         (name, shape)
         for name, shape in RULE_SHAPES.items()
@@ -116,7 +101,7 @@ def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
 
 READERS = {
     "fol": (halves_fol, parse_premise_fol, parse_conclusion_fol),
-    "nl": (halves_nl, parse_premise_nl, parse_conclusion_nl),
+    "nl": (halves_nl, partial(parse_half_nl, "premise"), partial(parse_half_nl, "conclusion")),
 }
 """What cuts a rule in two, and what reads the halves."""
 

@@ -51,25 +51,13 @@ StageProgress = Callable[[str, int, int], None]
 
 @dataclass
 class Check:
-    """One claim about the data and how it fared.
+    """One claim about the data and how it fared."""
 
-    Attributes
-    ----------
-    name : str
-        Key of `CHECKS`.
-    checked, failures : int
-        Things looked at (rows, rules, distinct sub-questions), and those that contradict the claim.
-    examples : list of str
-        The first few failures in words.
-    skipped : str
-        Why the check did not run; empty if it did.
-    """
-
-    name: str
-    checked: int = 0
-    failures: int = 0
-    examples: list[str] = field(default_factory=list)
-    skipped: str = ""
+    name: str  # key of `CHECKS`
+    checked: int = 0  # things looked at: rows, rules, distinct sub-questions
+    failures: int = 0  # those that contradict the claim
+    examples: list[str] = field(default_factory=list)  # the first few failures in words
+    skipped: str = ""  # why the check did not run; empty if it did
 
     @property
     def status(self) -> Literal["pass", "fail", "skip"]:
@@ -90,24 +78,14 @@ class Check:
 
 @dataclass
 class Report:
-    """What a verification finds.
-
-    Attributes
-    ----------
-    folder, scale, generator_version, seed : str, str, str, int
-        What is verified.
-    checks : list of Check
-        In the order of `CHECKS`.
-    counts : dict
-        Rules, questions, sub-questions and distinct sub-questions looked at.
-    """
+    """What a verification of a build finds."""
 
     folder: str = ""
     scale: str = ""
     generator_version: str = ""
     seed: int = 0
-    checks: list[Check] = field(default_factory=lambda: [*map(Check, CHECKS)])
-    counts: dict[str, int] = field(default_factory=dict)
+    checks: list[Check] = field(default_factory=lambda: [*map(Check, CHECKS)])  # in the order of `CHECKS`
+    counts: dict[str, int] = field(default_factory=dict)  # of rules, questions and sub-questions looked at
 
     def __getitem__(self, name: str) -> Check:
         return self.checks[_PLACE[name]]

@@ -83,39 +83,22 @@ class RuleBlock:
 
 @dataclass(frozen=True)
 class World:
-    """The terms and rules of one world.
+    """The terms and rules of one world."""
 
-    Attributes
-    ----------
-    world_id : str
-        Name used in the data.
-    seed : int
-        World seed.
-    terms : dict
-        For each of entity, attribute, action, environment, state: the vocabulary index of every term.
-    blocks : dict
-        One `RuleBlock` per rule type.
-    subset_rows : dict
-        For each open rule type the rows of the world's subset; without the types that are in it as a whole.
-    dials : Dials
-        Where the world departs from the paper's.
-    threshold_driven : array
-        Attributes that thresholds can change, in the whole world also where this is a part of it: of a creature of a
-        kind they are asked along such a path only.
-    reserves : bool
-        Whether some rules are kept for the split ``unseen`` (see `reserved`), from data 1.2 on.
-    left_out : World or None
-        The rules of the same terms that are left out of this world; questions without an answer need one of them.
-    """
-
-    world_id: str
+    world_id: str  # name used in the data
     seed: int
-    terms: dict[str, Ints]
-    blocks: dict[str, RuleBlock]
+    terms: dict[
+        str, Ints
+    ]  # indices in the vocabulary, by kind: entity, attribute, action, environment, state
+    blocks: dict[str, RuleBlock]  # by rule type
+    # For each open rule type the rows of the world's subset; without the types that are in it as a whole.
     subset_rows: dict[str, Ints] = field(default_factory=dict, repr=False)
     dials: Dials = PAPER_POINT
+    # Attributes that thresholds can change, in the whole world also where this is a part of it: of a creature of a kind
+    # they are asked along such a path only.
     threshold_driven: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
-    reserves: bool = False
+    reserves: bool = False  # whether some rules are kept for the split `unseen`, from data 1.2 on
+    # The rules of the same terms that are left out of this world; questions without an answer need one of them.
     left_out: World | None = field(default=None, repr=False)
 
     def __len__(self) -> int:

@@ -38,39 +38,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """All terms of RuleWorld, in the order that gives each its index.
+    """All terms of RuleWorld, in the order that gives each its index."""
 
-    Attributes
-    ----------
-    entities : tuple of str
-        960 kinds of creature, "tiny cat".
-    attributes, attribute_plurals : tuple of str
-        4,096 countable things a creature can have, "strong horn" and "strong horns".
-    actions : tuple of Verb
-        100 transitive verbs.
-    environments : tuple of Place
-        100 places.
-    states : tuple of str
-        1,664 states, "deeply hungry".
-    minus, plus : tuple of Verb
-        The closed lexicon of verbs that take away or add.
-    goal_verbs : dict of str to Verb
-        The verbs of `Place.goal` by base form.
-    denied : tuple of (str, str, str)
-        Rows (kind, left, right) of word pairs that a reader could link without any rule. Kinds:
-        ``env_state`` (a word of a place name, a state adjective), ``action_state`` (a verb, a state
-        adjective) and ``action_env`` (a verb, a place name).
-    """
-
-    entities: tuple[str, ...]
-    attributes: tuple[str, ...]
+    entities: tuple[str, ...]  # 960 kinds of creature, "tiny cat"
+    attributes: tuple[str, ...]  # 4,096 countable things a creature can have, "strong horn"
     attribute_plurals: tuple[str, ...]
-    actions: tuple[Verb, ...]
-    environments: tuple[Place, ...]
-    states: tuple[str, ...]
-    minus: tuple[Verb, ...]
-    plus: tuple[Verb, ...]
-    goal_verbs: dict[str, Verb]
+    actions: tuple[Verb, ...]  # 100 transitive verbs
+    environments: tuple[Place, ...]  # 100 places
+    states: tuple[str, ...]  # 1,664 of them, "deeply hungry"
+    minus: tuple[Verb, ...]  # the closed lexicon of verbs that take away
+    plus: tuple[Verb, ...]  # and of those that add
+    goal_verbs: dict[str, Verb]  # the verbs of `Place.goal` by base form
+    # Rows (kind, left, right) of word pairs that a reader could link without any rule. Kinds: env_state (a word of a
+    # place name, a state adjective), action_state (a verb, a state adjective) and action_env (a verb, a place name).
     denied: tuple[tuple[str, str, str], ...]
 
     @cached_property
