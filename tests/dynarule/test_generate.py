@@ -2,13 +2,15 @@
 
 from contextlib import nullcontext
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
+from dynarule.decoding import RunningText
 from dynarule.memory.refusal import says, support_curve
 from dynarule.tokenizer import PlainText, encode_prompt
 from tokenizers import AddedToken
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, ByT5Tokenizer, GenerationConfig
 
 from dynarule import (
     RuleAdapter,
@@ -99,6 +101,13 @@ def test_a_stop_string_ends_an_answer_of_any_tokenizer(bank, ready):
     stop = " ".join(whole.split()[1:3])  # of words that are tokens, over two of them
     ended, _ = generate(model, tokenizer, bank, PROMPTS[:2], max_new_tokens=8, stop_strings=stop)
     assert stop not in other and ended.text == whole[: whole.index(stop) + len(stop)]
+
+
+def test_text_grows_token_by_token_and_few_are_decoded():
+    whole, watched = ByT5Tokenizer(), Mock(wraps=ByT5Tokenizer())
+    ids, text = whole("Ü 借书 🎉 " * 9, add_special_tokens=False)["input_ids"], RunningText(watched, {0})
+    assert [text.add(i) for i in ids] == [whole.decode(ids[:end]) for end in range(1, len(ids) + 1)]
+    assert max(len(call.args[0]) for call in watched.decode.call_args_list) < 24
 
 
 @pytest.fixture

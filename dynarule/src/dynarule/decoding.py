@@ -1,8 +1,8 @@
-"""Decoding with rules: which ways of ``model.generate`` a memory can follow, and a cache that grows in place."""
+"""Decoding with rules: the ways of ``model.generate`` that a memory can follow, a cache and a text that grow."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from torch import Tensor, nn
@@ -11,6 +11,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 ROOM = 128
 """Tokens that a growing cache has room for beyond its text whenever it is copied."""
+_CONTEXT = 8  # tokens before the new ones of a running text
 
 # What reorders rows, reads other tokens in between or takes tokens back, and the value that does not.
 SINGLE_PASS: dict[str, Any] = {
@@ -150,3 +151,23 @@ class _GrowingLayer(DynamicLayer):
             self._rooms[side] = room
         room[..., before:after, :] = new
         return room[..., :after, :]
+
+
+class RunningText:
+    """The text of tokens that come one by one, each decoded behind a few others, not behind all; some are not said."""
+
+    def __init__(self, tokenizer: Any, hidden: Collection[int]) -> None:
+        self._decode = partial(tokenizer.decode, clean_up_tokenization_spaces=False)
+        self._hidden = hidden
+        self._last: list[int] = []
+        self._text = self._known = ""  # without the last tokens, and what is in it of those
+
+    def add(self, token: int) -> str:
+        """Return the text with one more token."""
+        self._last += [token] if token not in self._hidden else []
+        text = self._text + str(self._decode(self._last))[len(self._known) :]
+        if len(self._last) >= 2 * _CONTEXT:
+            known = str(self._decode(self._last[-_CONTEXT:]))
+            if "\ufffd" not in known:  # it begins and ends between characters
+                self._text, self._known, self._last = text, known, self._last[-_CONTEXT:]
+        return text

@@ -1,7 +1,7 @@
 """Answer questions with rules: batched generation, and a trace of what was read at which step."""
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import Any
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .adapter import RuleAdapter
 from .bank.bank import RuleBank
 from .bank.sources import listed
-from .decoding import check_decoding, growing_cache, setting
+from .decoding import RunningText, check_decoding, growing_cache, setting
 from .memory.hooks import attach
 from .memory.refusal import Refusals, refusal
 from .memory.serving import Retrieval, RuleMemory
@@ -157,7 +157,7 @@ def generate(
                 writers = [SearchWriter(search, tokenizer, length, max_searches, behind)]
             cache = growing_cache(model) if caches == [None, None] else None
             refusals = Refusals(memory, length, floor) if floor else None
-            endings = [_ends_at(stops, tokenizer, length, hidden)] if stops else []
+            endings = [_ends_at(stops, [RunningText(tokenizer, hidden) for _ in batch])] if stops else []
             out = model.generate(  # type: ignore[operator]
                 ids_BT,
                 attention_mask=mask_BT,
@@ -202,13 +202,12 @@ def _finite(input_ids: Tensor, scores: Tensor) -> Tensor:
     return scores
 
 
-def _ends_at(words: Sequence[str], tokenizer: Any, start: int, hidden: Collection[int]) -> Any:
-    """Return a stopping criterion: the text behind ``start`` holds one of some words, whatever the tokenizer."""
+def _ends_at(words: Sequence[str], texts: Sequence[RunningText]) -> Any:
+    """Return a stopping criterion: the text of a row's new tokens holds one of some words, whatever the tokenizer."""
 
     def ended(input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
-        kept = [[token for token in row if token not in hidden] for row in input_ids[:, start:].tolist()]
-        texts = [tokenizer.decode(row, clean_up_tokenization_spaces=False) for row in kept]
-        return torch.tensor([any(word in text for word in words) for text in texts], device=input_ids.device)
+        said = [text.add(new) for text, new in zip(texts, input_ids[:, -1].tolist(), strict=True)]
+        return torch.tensor([any(word in text for word in words) for text in said], device=input_ids.device)
 
     return ended
 

@@ -25,7 +25,7 @@ def test_a_sentence_is_split_where_its_main_clause_begins(line):
 
 @given(
     st.text(max_size=200),
-    st.sampled_from(["If ", "When ", "", "For "]),
+    st.sampled_from(["If ", "When ", "", "For ", ": "]),
     st.sampled_from([", ", " if ", " -> "]),
 )
 def test_any_text_is_split_into_its_own_words(text, first, between):

@@ -62,14 +62,12 @@ def test_no_half_rule_and_no_lost_rule(tmp_path, document):
     expected = expected.strip().splitlines()
     pages = [page.splitlines() for page in text.split("%%%\n")]
     rules = rules_of(tmp_path, name, pdf_of(pages) if name.endswith(".pdf") else text)
-    lines = expected[0][0].isdigit()
-    assert [f"{line}: {rule}" if lines else rule for line, rule in rules] == expected
+    assert [f"{line}: {rule}" if expected[0][0].isdigit() else rule for line, rule in rules] == expected
 
 
 def test_docx(tmp_path):
     space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
-    first = "1.1 Employees book flights 14 days ahead."
-    texts = [first, "1.2 Managers must", "(a) keep receipts;", "(b) fly economy."]
+    texts = ["1.1 Flights are booked early.", "1.2 Managers must", "(a) keep receipts;", "(b) fly economy."]
     body = "".join(f"<w:p><w:r><w:t>{text}</w:t></w:r></w:p>" for text in texts)
     kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
     office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
@@ -84,7 +82,7 @@ def test_docx(tmp_path):
     with zipfile.ZipFile(tmp_path / "travel.docx", "w") as file:
         for name, text in parts.items():
             file.writestr(name, text)
-    rules = [first[4:], "Managers must keep receipts.", "Managers must fly economy."]
+    rules = [texts[0][4:], "Managers must keep receipts.", "Managers must fly economy."]
     read = read_documents(tmp_path / "travel.docx")
     assert [(rule.line, rule.text) for rule in read] == list(zip((1, 3, 4), rules, strict=True))
 
@@ -137,12 +135,7 @@ def test_sheets_have_merged_cells_titles_and_two_rows_of_names(tmp_path):
     [
         ("rules.csv", 'rule,conclusion\n"If A, B pays.",B pays\n', "utf-8-sig", "If A, B pays."),
         ("rules.tsv", "rule\tnote\nIf it rains, we stop.\tx\n", "utf-16", "If it rains, we stop."),
-        (
-            "fees.csv",
-            "sep=;\nTotal;Country;Shipping\n>= 100;other;20 €\n",
-            "cp1252",
-            "If total is at least 100 and country is other, shipping is 20 €.",
-        ),
+        ("fees.csv", "sep=;\nTotal;Fee\n>= 9;20 €\n", "cp1252", "If total is at least 9, fee is 20 €."),
     ],
 )
 def test_encodings(tmp_path, name, text, encoding, expected):

@@ -131,7 +131,7 @@ def _subject(text: str) -> tuple[str, str] | None:
     """``Anyone who is late ...``, ``Children under 6 ...``: a subject that something restricts, and what it does."""
     words = words_of(text)
     starts = words[0][1] if words else "no"
-    if starts in ("no", "nobody", "none", "nothing", "not", "neither"):
+    if starts in LISTS["no_subject"] or (starts == "only" and CLAUSAL.match(text[5:])):
         return None
     restricted = starts in LISTS["openers"]
     head = starts if starts in LISTS["anyone"] else ""
@@ -187,7 +187,7 @@ def _restricts(word: str, before: str, after: str, starts: str) -> bool:
 
 def _label(text: str) -> tuple[str, str] | None:
     """``Gold members: free``: a condition, or a few words without a verb, a colon, what holds for them."""
-    marks = list(_RE.label.finditer(blanked(text)))
+    marks = [mark for mark in _RE.label.finditer(blanked(text)) if text[: mark.start()].strip()]
     if not marks or _RE.no_label.match(text):
         return None
     if ":" not in marks[0][0] and (len(marks) > 1 or text[:4] == "The "):

@@ -31,7 +31,8 @@ def leading(text: str) -> tuple[str, str] | None:
     if commas and clausal and text[: commas[0]].split()[-1] in lex.MODALS:
         return _uncomma(text, text[: commas[0]], clausal)  # "... the buyer shall, within 7 days, inform ..."
     segments = [text[start + 1 : end].strip() for start, end in pairwise([*commas, len(text)])]
-    complete = not clausal or (commas and has_verb(text[: commas[0]].partition(" ")[2]))
+    complete = not clausal or (commas and _is_clause(text[: commas[0]].partition(" ")[2]))
+    above = 0  # the first of the commas before bare words, which may be the clause's first subjects
     for comma, segment in zip(commas, segments, strict=True):
         still = _still(segment)
         if not clausal and (more := _RE.last_of_list.match(segment)) and has_verb(segment[more.end() :]):
@@ -43,13 +44,24 @@ def leading(text: str) -> tuple[str, str] | None:
         last = comma == commas[-1]
         clause = has_verb(segment) or (last and _names_subject(text[:comma], segment))
         if clause and not still and (complete or last):
-            return text[:comma], text[comma + 1 :]
+            listed = _RE.last_subjects.match(segment)
+            at = above if above and listed and not has_verb(listed[0]) else comma
+            return text[:at], text[at + 1 :]
+        bare = complete and re.fullmatch(r"[\w-]+(?: [\w-]+)?", segment) and not still
+        above = (above or comma) if bare else 0
         complete = complete or has_verb(segment)
     if commas and clausal and not _RE.still_premise.match(segments[-1]):
         begins = [comma for comma, part in zip(commas, segments, strict=True) if not _still(part)]
         at = [commas[-1], *begins][-1]  # "..., half the price, but no more than 9 euros, is charged"
         return text[:at], text[at + 1 :]
     return _uncomma(text, text[: commas[0]] if commas else text, clausal)
+
+
+def _is_clause(text: str) -> bool:
+    """Whether words behind "If" are a clause, no noun alone such as "rent" and "service charge"."""
+    words = text.lower().split()
+    one = len(words) < 2 or not (is_plural(words[-2]) or "and" in words)
+    return has_verb(text.rpartition(" ")[0] if one and words and VERBS.get(words[-1]) else text)
 
 
 def _still(segment: str) -> bool:
@@ -79,6 +91,8 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
             continue
         governed = earlier in lex.NOT_BEFORE_VERB or LEAD.fullmatch(earlier)
         noun = before not in VERBS or (earlier != "to" and governed)
+        if re.fullmatch(r"\w+ing ", said) and word not in LISTS["pronouns"]:
+            noun = False  # "When calculating *the fee* round up"
         named = word in lex.ARTICLES | LISTS["pronouns"] | lex.OWNERS and noun and has_verb(first[at:])
         if named or (not clausal and _bare_subject(first[:at].split(), earlier, before, word, after)):
             subjects.append(at)

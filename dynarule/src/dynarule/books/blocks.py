@@ -16,34 +16,17 @@ Row = tuple[int, list[str]]
 
 @dataclass
 class Block:
-    """One part of a document.
-
-    Attributes
-    ----------
-    kind : {"heading", "text", "item", "table", "rule", "lost"}
-        What it is; a rule is taken as it stands, what is lost is named with its reason as the mark.
-    text : str
-        Its words on one line, without marks of the format; empty for a table.
-    starts : list of (int, int)
-        Offsets in the text at which a line begins, and the number of that line, from 1: a line of a text, a page of
-        a PDF, a paragraph of a DOCX.
-    depth : int
-        Level of a heading from 1; nesting of an item from 0.
-    mark : str
-        What an item begins with, such as "(a)".
-    rows : list of (int, list of str)
-        The cells of a table.
-    part : str
-        The sheet, where a file has several.
-    """
+    """One part of a document; a rule is taken as it stands, what is lost is named with its reason as the mark."""
 
     kind: Literal["heading", "text", "item", "table", "rule", "lost"]
-    text: str
+    text: str  # on one line, without marks of the format; a table's title
+    # Offsets in the text at which a line begins, and the number of that line, from 1: a line of a text, a page of a
+    # PDF, a paragraph of a DOCX.
     starts: list[tuple[int, int]]
-    depth: int = 0
-    mark: str = ""
-    rows: list[Row] = field(default_factory=list)
-    part: str = ""
+    depth: int = 0  # level of a heading from 1; nesting of an item from 0
+    mark: str = ""  # what an item begins with, such as "(a)"
+    rows: list[Row] = field(default_factory=list)  # the cells of a table
+    part: str = ""  # the sheet, where a file has several
 
     def line_at(self, offset: int) -> int:
         """Return the line on which a place in the text stands."""

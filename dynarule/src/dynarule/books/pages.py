@@ -119,11 +119,8 @@ def read_mail(path: Path) -> list[Block]:
     own = re.split(r"(?m)^(?:-- ?|-{4,}.*|On .{5,200} wrote:)$", text)[0].splitlines()
     lines = [(number, line) for number, line in enumerate(own, 1) if line[:1] != ">"]
     blocks = read_html(text) if html else blocks_of(lines)
-    why, names = (
-        "an attachment; read it as a file of its own",
-        (p.get_filename() for p in mail.iter_attachments()),
-    )
-    lost = [Block("lost", str(name), [(0, 1)], mark=why) for name in names]
+    why = "an attachment; read it as a file of its own"
+    lost = [Block("lost", str(part.get_filename()), [(0, 1)], mark=why) for part in mail.iter_attachments()]
     return [Block("heading", str(mail["subject"] or ""), [(0, 1)], 1), *blocks, *lost]
 
 

@@ -16,11 +16,10 @@ from .document import Document
 from .markdown import blocks_of
 from .pages import markup, read_docx, read_html, read_mail
 from .pdf import read_pdf
+from .records import read_json, records
 from .rules import BookReading, DocumentRule
-from .sheets import read_cells, read_json, read_xlsx, records
+from .sheets import read_cells, read_xlsx
 
-KINDS = """.eml .md .markdown .txt .rst .wiki .adoc .asciidoc .tex .html .htm .docx .pdf .csv .tsv .xlsx .jsonl .json
-.yaml .yml .parquet .pl .pro .lp .rego"""
 _UNPACKED, _RATIO = 10 << 20, 100
 """Bytes to which an office document may unpack, whatever its size; else so many times its size."""
 
@@ -105,24 +104,12 @@ def read_blocks(path: Path) -> list[Block]:
     suffix = path.suffix.lower()
     if not path.is_file():
         raise FileNotFoundError(f"no document {path}")
-    if suffix not in KINDS.split():
-        raise ValueError(f"{path} is no document that can be read; expected one of {' '.join(KINDS.split())}")
-    reader = {
-        **dict.fromkeys((".html", ".htm"), lambda path: read_html(markup(path))),
-        **dict.fromkeys((".csv", ".tsv"), read_cells),
-        **dict.fromkeys((".jsonl", ".json", ".yaml", ".yml"), read_json),
-        **dict.fromkeys((".pl", ".pro", ".lp"), read_prolog),
-        ".docx": read_docx,
-        ".eml": read_mail,
-        ".pdf": read_pdf,
-        ".xlsx": read_xlsx,
-        ".rego": read_rego,
-        ".parquet": lambda path: [records(read_parquet([path]).to_pylist())],
-    }.get(suffix, read_text)
+    if suffix not in _READERS:
+        raise ValueError(f"{path} is no document that can be read; expected one of {' '.join(_READERS)}")
     try:
         if suffix in (".docx", ".xlsx"):
             _check_archive(path)
-        return reader(path)
+        return _READERS[suffix](path)
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # whatever a damaged file makes of a library
@@ -156,41 +143,44 @@ def _check_archive(path: Path) -> None:
 
 
 _QUOTED = r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\""
+_PROGRAMS = {".rego": (r"#[^\n]*", r"(?:package|import)\b"), "": (r"%[^\n]*|/\*.{0,9999}?\*/", r"[:?]-")}
+"""Comments, in which no quotes are, and what is no rule, of Rego and of logic programs."""
 
 
-def _uncommented(path: Path, comment: str) -> str:
-    """Return a program without its comments, lines as they were; the sign of one may stand in quotes."""
+def read_program(path: Path) -> list[Block]:
+    """Return the clauses of a logic program, to their full stops, or the rules of Rego, to the ends of their braces."""
+    rego = path.suffix.lower() == ".rego"
+    comment, no_rule = _PROGRAMS[".rego" if rego else ""]
     kept = re.compile(rf"({_QUOTED})|{comment}", re.DOTALL)
-    return kept.sub(lambda match: match[1] or "\n" * match[0].count("\n"), decoded(path))
-
-
-def read_prolog(path: Path) -> list[Block]:
-    """Return the clauses of a logic program, each to its full stop; comments and directives are left out."""
-    text = _uncommented(path, r"%[^\n]*|/\*.{0,9999}?\*/")
-    blocks, start = [], 0
-    for part in re.finditer(rf"{_QUOTED}|(?P<end>\.(?=\s|$))|[^.'\"]+|.", text, re.DOTALL):
-        if part["end"]:
-            clause, line = text[start : part.end()], text.count("\n", 0, start) + 1
-            line += clause[: len(clause) - len(clause.lstrip())].count("\n")
-            if not clause.lstrip().startswith((":-", "?-")):
-                blocks.append(Block("rule", " ".join(clause.split()), [(0, line)]))
-            start = part.end()
+    text = kept.sub(lambda match: match[1] or "\n" * match[0].count("\n"), decoded(path)) + "\n.\n"
+    blocks, clause, start, depth = [], "", 0, 0
+    for part in re.finditer(rf"{_QUOTED}|(?P<line>\s*\n\s*)|(?P<stop>\.(?=\s))|.", text, re.DOTALL):
+        said, last = part[0], part.end() == len(text) - 1
+        depth += (said in tuple("{[(")) - (said in tuple("}])"))
+        line_ends = part["line"] and depth <= 0 and not clause.endswith("else")
+        if last or (line_ends if rego else part["stop"]):
+            clause = f"{clause.strip()}{'' if rego else '.'}"
+            if clause.strip(".") and not re.match(no_rule, clause):
+                blocks.append(Block("rule", " ".join(clause.split()), [(0, text.count("\n", 0, start) + 1)]))
+            clause, depth = "", 0
+        elif not clause:
+            clause, start = said.strip(), part.start()
+        elif part["line"] and rego and clause[-1] not in "{[(,;" and text[part.end()] not in "}])":
+            clause += "; "
+        else:
+            clause += said
     return blocks
 
 
-def read_rego(path: Path) -> list[Block]:
-    """Return the rules of a Rego policy, each to the end of its braces, with a semicolon where a line ends within."""
-    blocks, open_, text, line = [], 0, "", 0
-    for number, row in enumerate(_uncommented(path, r"#[^\n]*").splitlines(), 1):
-        row = row.strip()
-        if not row or (not open_ and re.match(r"(?:package|import)\b", row)):
-            continue
-        line = line if text else number
-        between = "" if not text else " " if text[-1] in "{([,;" or row[0] in "})]" else "; "
-        text += between + row
-        bare = re.sub(_QUOTED, "", row)
-        open_ += sum(bare.count(opens) - bare.count(closes) for opens, closes in ("{}", "()", "[]"))
-        if open_ <= 0 and not text.endswith("else"):
-            blocks.append(Block("rule", text, [(0, line)]))
-            open_, text = 0, ""
-    return blocks + ([Block("rule", text, [(0, line)])] if text else [])
+_READERS = {
+    ".eml": read_mail,
+    **dict.fromkeys(".md .markdown .txt .rst .wiki .adoc .asciidoc .tex".split(), read_text),
+    **dict.fromkeys((".html", ".htm"), lambda path: read_html(markup(path))),
+    ".docx": read_docx,
+    ".pdf": read_pdf,
+    **dict.fromkeys((".csv", ".tsv"), read_cells),
+    ".xlsx": read_xlsx,
+    **dict.fromkeys((".jsonl", ".json", ".yaml", ".yml"), read_json),
+    ".parquet": lambda path: [records(read_parquet([path]).to_pylist())],
+    **dict.fromkeys((".pl", ".pro", ".lp", ".rego"), read_program),
+}

@@ -13,42 +13,16 @@ from .blocks import is_whole
 
 @dataclass
 class DocumentRule:
-    """A rule of a document.
+    """A rule of a document."""
 
-    Attributes
-    ----------
-    text : str
-        The rule, one or more whole sentences.
-    premise, conclusion : str
-        Its parts; both are the whole text where ``sure`` is false.
-    source : str
-        Name of the file, or its path where two have one name; of a workbook of several sheets, with the sheet's.
-    line : int
-        Where it begins: a line, a page of a PDF, a paragraph of a DOCX, a row of a table.
-    context : tuple of str
-        The headings above it.
-    sure : bool
-        Whether the parts were found by the structure of the sentence.
-    also : list of str
-        Where else the same rule stands.
-    """
-
-    text: str
-    premise: str
+    text: str  # one or more whole sentences
+    premise: str  # as the conclusion the whole text, where the two are not sure
     conclusion: str
-    source: str
-    line: int
-    context: tuple[str, ...] = ()
-    sure: bool = True
-    also: list[str] = field(default_factory=list)
-
-    def pieces(self) -> list[tuple[str, str]]:
-        """Return the text in pieces, each with what it is: "if", "then", or nothing."""
-        for part, kind, other in ((self.premise, "if", "then"), (self.conclusion, "then", "if")):
-            if self.sure and part in self.text:
-                before, _, after = self.text.partition(part)
-                return [(before, other), (part, kind), (after, other)]
-        return [(self.text, "")]
+    source: str  # name of the file, or its path where two have one name; with that of one sheet of several
+    line: int  # where it begins: a line, a page of a PDF, a paragraph of a DOCX, a row of a table
+    context: tuple[str, ...] = ()  # the headings above it
+    sure: bool = True  # whether the parts were found by the structure of the sentence
+    also: list[str] = field(default_factory=list)  # where else the same rule stands
 
     def go_on(self, sentence: str) -> None:
         """Add a sentence that says nothing by itself."""

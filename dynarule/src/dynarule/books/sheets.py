@@ -1,8 +1,7 @@
-"""CSV, TSV, XLSX and JSON as blocks."""
+"""CSV, TSV and XLSX as blocks."""
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, time
@@ -12,14 +11,12 @@ from typing import Any
 from zipfile import ZipFile
 
 from .._lazy import need
-from ..bank.lexicon import WORDS
 from .blocks import Block, Row, decoded, plain
 
 _DELIMITERS = ",;\t|"
 MOST_CELLS = 5_000_000
 _FORMULA = re.compile(rb"</f>\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 """A formula whose value is not stored."""
-_LISTS = ("rules", "items", "policies", "statements", "sections", "clauses", "children")
 
 
 def read_cells(path: Path) -> list[Block]:
@@ -140,67 +137,3 @@ def _value(cell: Any) -> str:
         value, places = value * 100 if sign == "%" else value, re.search(r"0\.(0+)", shown)
         value = (f"{value:.{len(places[1])}f}" if places else f"{value:.10g}") + sign
     return "" if value is None else plain(str(value))
-
-
-def read_json(path: Path) -> list[Block]:
-    """Return the texts and records of a JSON or YAML file, or of JSON lines."""
-    text = decoded(path)
-    if path.suffix.lower() in (".yaml", ".yml"):
-        parts = [*need("yaml", "documents").safe_load_all(text)]
-        return [block for part in parts for block in _parts(part)]
-    if path.suffix.lower() == ".jsonl":
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-        return _parts([json.loads(line) for _, line in lines], [number for number, _ in lines])
-    return _parts(json.loads(text))
-
-
-def _parts(value: Any, lines: Sequence[int] = (), depth: int = 1) -> list[Block]:
-    """Return the blocks of a JSON value: texts, records, and lists of them below their titles."""
-    if isinstance(value, dict):
-        named = (value.get(name) for name in ("title", "name", "section", "topic"))
-        titles = [name for name in named if name and isinstance(name, str)]
-        blocks = [Block("heading", title, [(0, 1)], depth) for title in titles[:1]]
-        nested = [v for v in value.values() if isinstance(v, list | dict)]
-        return blocks + [block for v in nested for block in _parts(v, (), depth + 1)]
-    if not isinstance(value, list):
-        return []
-    lines = lines or range(1, len(value) + 1)
-    if all(isinstance(v, str) for v in value):
-        return [Block("item", plain(v), [(0, n)]) for v, n in zip(value, lines, strict=True)]
-    if not all(isinstance(v, dict) for v in value):
-        raise ValueError("expected texts, or objects with a key such as `text` or `rule`")
-    rows = list(zip(lines, value, strict=True))
-    lists = [held[name] for held in value for name in _LISTS if isinstance(held.get(name), list)]
-    if any(isinstance(held[0], str | dict) for held in filter(None, lists)):
-        apart = (
-            [records([v], [n])] if not any(map(v.get, _LISTS)) else _parts(v, (), depth) for n, v in rows
-        )
-        return [block for blocks in apart for block in blocks]
-    return [records(value, lines)]
-
-
-def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
-    """Return objects as a table, a row each."""
-    names = list(dict.fromkeys(name for value in values for name in value))
-    table: list[Row] = [(0, names)]
-    if "conditions" in names and all(isinstance(value.get("event"), dict) for value in values):
-        names, table = ["conditions", "event"], [(0, ["if", "then"])]  # more says how an engine runs it
-    for line, value in zip(lines or range(len(values)), values, strict=True):
-        table.append((line, [_flat(value.get(name)) for name in names]))
-    return Block("table", "", [(0, 1)], rows=table)
-
-
-def _flat(value: Any) -> str:
-    """Return a value of a record as words: a list with commas, an object as "a is 1 and b is 2"."""
-    if isinstance(value, dict):
-        parts = value.get("all") or value.get("any")
-        if isinstance(parts, list) and len(value) == 1:
-            return f"({(' and ' if 'all' in value else ' or ').join(map(_flat, parts))})"
-        if {"fact", "operator", "value"} <= value.keys():
-            how = WORDS["operators"].get(str(value["operator"]), str(value["operator"]))
-            return f"{value['fact']}{str(value.get('path', '')).lstrip('$')} {how} {_flat(value['value'])}"
-        said = {n: WORDS["bounds"].get(n.strip("$"), f"{n} is".replace("_", " ")) for n in value}
-        return " and ".join(f"{said[name]} {_flat(part)}" for name, part in value.items())
-    if isinstance(value, list):
-        return ", ".join(map(_flat, value))
-    return "" if value is None else " ".join(str(value).split())

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..bank.lexicon import LISTS, WORDS, patterns
+from ..bank.lexicon import LISTS, VERBS, WORDS, patterns
 from .blocks import Row, is_whole
 
 TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLANK, _NOTES = (
@@ -79,8 +79,7 @@ def table_rules(
         stated = [cells[texts[0]] for cells in cells_of]
         texts = texts if sum(map(is_whole, stated)) > len(stated) / 2 else []  # else an offence, and its fine
     if texts and not outcomes:
-        made = _with_exceptions(_texts(names, body, texts[0]), names, body)
-        return made, f"rules in column {header[texts[0]]!r}"
+        return list(_texts(names, body, texts[0])), f"rules in column {header[texts[0]]!r}"
     corner = header[0]
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
         return list(_matrix(header, body, title)), "a matrix, a rule a cell"
@@ -92,7 +91,7 @@ def table_rules(
     if len(first) == 1 and names[first[0]] in ALONE_NAMES:
         header = ["if" if i == first[0] else name for i, name in enumerate(header)]
     if_, then = (", ".join(header[i] for i in columns) for columns in (first, last))
-    return _with_exceptions(_decisions(header, body, first, last), names, body), f"if {if_}, then {then}"
+    return list(_decisions(header, body, first, last)), f"if {if_}, then {then}"
 
 
 def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> Sequence[int]:
@@ -106,7 +105,7 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
         i
         for i in kept[:-1]
         if (words[i] & ends and not re.search(r"\d", names[i]))
-        or any(row[i].lower() in _ELSE or _bound(row[i]) for row in rows)
+        or any(row[i].lower() in _ELSE or bound(row[i]) for row in rows)
     }
     start = max([1, *(kept.index(i) + 1 for i in bounded)])
     most = min(len(kept), 20) - 1  # all columns, of thousands, would take the square
@@ -151,7 +150,10 @@ def _texts(names: Sequence[str], body: Sequence[Row], column: int) -> Iterator[T
     ]
     for line, cells in body:
         if cells[column]:
-            yield TableRule(line, cells[column], *(None if i is None else cells[i] or None for i in whole))
+            premise, conclusion = (None if i is None else cells[i] or None for i in whole)
+            others = _others(names, cells)
+            text = f"{cells[column].removesuffix('.')}{others}." if others else cells[column]
+            yield TableRule(line, text, premise, conclusion and conclusion.removesuffix(".") + others)
 
 
 def _one_header(rows: list[Row]) -> list[Row]:
@@ -188,43 +190,36 @@ def _decisions(
         conditions = [
             _condition(header[i], cells[i]) for i in first if cells[i] and cells[i].lower() not in _ANY
         ]
-        effects = [_effect(header[i], cells[i]) for i in last if cells[i] and cells[i] not in _BLANK]
+        effects = [_effect(header[i], cells[i], last) for i in last if cells[i] and cells[i] not in _BLANK]
         premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
-        conclusion = " and ".join(effects)
+        conclusion = " and ".join(effects) + _others(header, cells)
         yield TableRule(line, f"{premise}, {conclusion}." if effects else "", premise, conclusion)
 
 
-def _with_exceptions(
-    rules: Iterator[TableRule], names: Sequence[str], body: Sequence[Row]
-) -> list[TableRule]:
-    """Add what a row says of other cases, in columns such as "else" and "exception"."""
-    columns = [(i, _DIFFERS[name]) for i, name in enumerate(names) if name in _DIFFERS]
-    said = {line: "".join(f". {word} {cells[i]}" for i, word in columns if cells[i]) for line, cells in body}
-    return [
-        rule._replace(
-            text=f"{rule.text.removesuffix('.')}{said[rule.line]}.",
-            conclusion=rule.conclusion and rule.conclusion.removesuffix(".") + said[rule.line],
-        )
-        if rule.text and said[rule.line]
-        else rule
-        for rule in rules
+def _others(header: Sequence[str], cells: Sequence[str]) -> str:
+    """Return what a row says of other cases, in columns such as "else" and "exception"."""
+    said = [
+        (_DIFFERS.get(name.lower()), cell.removesuffix(".")) for name, cell in zip(header, cells, strict=True)
     ]
+    return "".join(f". {word} {cell}" for word, cell in said if word and cell)
 
 
-def _effect(name: str, cell: str) -> str:
-    if name.lower() in (*THEN_NAMES, "rule"):
-        return cell.removesuffix(".")
+def _effect(name: str, cell: str, last: Sequence[int]) -> str:
     phrase, cell = _phrase(name), cell.removesuffix(".")
+    if name.lower() in (*THEN_NAMES, "rule"):
+        return cell
+    if phrase in LISTS["orders"] and len(last) == 1 and " " in cell and VERBS.get(cell.split()[0]):
+        return cell  # "action": "call Ann"
     return f"{phrase} {cell}" if re.search(r"\b(?:if|when|by|to|in|for)$", phrase) else f"{phrase} is {cell}"
 
 
 def _condition(name: str, cell: str) -> str:
     if name.lower() in PREMISE_NAMES:
         return cell
-    return f"{_phrase(name)} is {_bound(cell) or cell}"
+    return f"{_phrase(name)} is {bound(cell) or cell}"
 
 
-def _bound(cell: str) -> str:
+def bound(cell: str) -> str:
     """Return the words of a cell that is a bound, such as ">= 3" or "0..5"."""
     if cell[:1] in tuple("<>≤≥"):
         cell = re.sub(r"^(>\s*[\d.,]+)\s*(?:–|-|to\b|bis\b)\s*(?=\d)", r"\1 and <=", cell)  # ">5-20"

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..decoding import RunningText
 from ..generation import Generation
 from ..memory.serving import Retrieval, one_a_step
 from ..tokenizer import Prompt, control_tokens
@@ -25,34 +26,17 @@ class Answer:
 
 @dataclass
 class Request:
-    """One answer that is asked for.
-
-    Attributes
-    ----------
-    book : str
-        Name of the book.
-    prompt : Prompt
-        As for `dynarule.generate`.
-    emit : callable
-        Called from the engine's thread with each new piece of text, and in the end with an `Answer` or an exception.
-    max_tokens : int
-        Most tokens of the answer.
-    temperature, top_p : float
-        0 is greedy.
-    seed : int or None
-        With a seed, the answer is sampled alone: a batch would share its random numbers.
-    stop : tuple of str
-        Where the answer ends, these words left out.
-    """
+    """One answer that is asked for."""
 
     book: str
-    prompt: Prompt
+    prompt: Prompt  # as for `dynarule.generate`
+    # Called from the engine's thread with each new piece of text, and in the end with an `Answer` or an exception.
     emit: Callable[[str | Answer | Exception], object]
     max_tokens: int = 256
-    temperature: float = 0.0
+    temperature: float = 0.0  # 0 is greedy
     top_p: float = 1.0
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
+    seed: int | None = None  # with one, the answer is sampled alone: a batch would share its random numbers
+    stop: tuple[str, ...] = ()  # where the answer ends, these words left out
     cancelled: bool = field(default=False, init=False)
     prompt_tokens: int = field(default=0, init=False)
 
@@ -66,30 +50,28 @@ class BatchWatch:
     """Follows the rows of a batch token by token: passes new text on, and ends a row at its stop words or length."""
 
     def __init__(self, tokenizer: Any, batch: Sequence[Request], by_line: bool = False) -> None:
-        self.tokenizer, self.batch, self.by_line = tokenizer, batch, by_line
-        self.hidden = set(control_tokens(tokenizer))
+        self.batch, self.by_line = batch, by_line
+        hidden = control_tokens(tokenizer)
+        self.said = [RunningText(tokenizer, hidden) for _ in batch]
         self.sent = [""] * len(batch)
         self.texts = [""] * len(batch)
         self.ended = [""] * len(batch)
-        self.start: int | None = None  # of the answers
+        self.count = 0  # tokens of each answer that has not ended
 
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
-        """Say which rows have ended (a stopping criterion)."""
-        if self.start is None:
-            self.start = input_ids.shape[1] - 1  # called after each new token
-        for row, tokens in enumerate(input_ids[:, self.start :].tolist()):
+        """Say which rows have ended (a stopping criterion), after each new token."""
+        self.count += 1
+        for row, token in enumerate(input_ids[:, -1].tolist()):
             if not self.ended[row]:
-                self._follow(row, tokens)
+                self._follow(row, self.said[row].add(token))
         return torch.tensor([bool(ended) for ended in self.ended], device=input_ids.device)
 
-    def _follow(self, row: int, tokens: list[int]) -> None:
+    def _follow(self, row: int, text: str) -> None:
         request = self.batch[row]
-        kept = [token for token in tokens[: request.max_tokens] if token not in self.hidden]
-        text = str(self.tokenizer.decode(kept, clean_up_tokenization_spaces=False))
         cut = min((at for word in request.stop if (at := text.find(word)) >= 0), default=None)
         if request.cancelled or cut is not None:
             self.ended[row] = "stop"
-        elif len(tokens) >= request.max_tokens:
+        elif self.count >= request.max_tokens:
             self.ended[row] = "length"
         self.texts[row] = text[:cut]
         # what may be the beginning of a stop word, or of a character, waits

@@ -1,0 +1,116 @@
+"""JSON, JSON lines and YAML as blocks: sentences, records as tables, and values behind the keys that lead to them."""
+
+import json
+import re
+from bisect import bisect
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from .._lazy import need
+from ..bank.lexicon import LISTS, WORDS, has_verb
+from .blocks import Block, Row, decoded, is_whole, plain
+from .tables import bound
+
+_LineOf = Callable[..., int]
+_NEAR = 100_000
+"""Characters in which the next key stands."""
+_PARTS = frozenset().union(*(LISTS[f"{name}_columns"] for name in ("if", "case", "then"))) | LISTS["said"]
+_TEST = ("fact", "field"), ("operator", "op"), ("value",)
+"""Names of a condition's parts."""
+
+
+def read_json(path: Path) -> list[Block]:
+    """Return the texts, records and values of a JSON or YAML file, or of JSON lines."""
+    text = decoded(path)
+    if path.suffix.lower() in (".yaml", ".yml"):
+        parts = [*need("yaml", "documents").safe_load_all(text)]
+    elif path.suffix.lower() == ".jsonl":
+        parts = [[json.loads(line) for line in text.splitlines() if line.strip()]]
+    else:
+        parts = [json.loads(text)]
+    starts, at = [match.end() for match in re.finditer("\n", text)], 0
+
+    def line_of(words: str, ends: str = r"[\"']?[ \t]*:") -> int:
+        nonlocal at  # keys and texts are found one after another
+        said = "|".join(map(re.escape, (words, json.dumps(words)[1:-1])))
+        found = re.compile(f"(?:{said}){ends}").search(text, at, at + _NEAR)
+        at = found.end() if found else at
+        return bisect(starts, at) + 1
+
+    return [block for part in parts for block in _parts(part, line_of)]
+
+
+def _parts(value: Any, line_of: _LineOf, path: tuple[str, ...] = ()) -> Iterator[Block]:
+    """Yield the blocks of a value: texts, records as tables, and single values behind the keys that lead to them."""
+    rows = value if isinstance(value, list) else [value]
+    objects = [row for row in rows if isinstance(row, dict)]
+    if rows and objects == rows and _is_table(objects, value is rows):
+        yield records(objects, [line_of(str(next(iter(row), ""))) for row in rows])
+    elif value is rows and (objects or all(isinstance(row, str) for row in rows)):
+        for row in rows:
+            if isinstance(row, str):
+                yield Block("item", plain(row), [(0, line_of(row.strip()[:30].partition("\n")[0], ""))])
+            else:
+                yield from _parts(row, line_of, path)
+    elif objects:
+        for name, held in value.items():
+            key, at = str(name).replace("_", " "), [(0, line_of(str(name)))]
+            if key.lower() in LISTS["titles"] and isinstance(held, str):
+                yield Block("heading", held, at, 2 * len(path) + 1)
+            elif key.lower() in LISTS["about"] and not isinstance(held, list | dict):
+                yield Block("lost", f"{key}: {_flat(held)}", at, mark="about the document")
+            elif key.lower() in LISTS["holders"]:
+                yield from _parts(held, line_of, path)
+            else:
+                yield Block("heading", key, at, 2 * len(path) + 2)
+                yield from _parts(held, line_of, (*path, key))
+                yield Block("heading", "", at, 2 * len(path) + 2)
+    elif text := _flat(value):
+        alone = is_whole(text) or not path
+        kind = "rule" if not alone else "text" if isinstance(value, str) or path else "lost"
+        yield Block(kind, text if alone else f"{', '.join(path)}: {text}", [(0, line_of("", ""))])  # type: ignore[arg-type]
+
+
+def _is_table(objects: Sequence[dict[str, Any]], listed: bool) -> bool:
+    """Whether objects are rules, each a text or a condition and what follows, or a list of them has keys in common."""
+    if any(isinstance(value.get(name), list) for value in objects for name in LISTS["holders"]):
+        return False
+    rules = []
+    for value in objects:
+        names = {str(name).lower(): str(held) for name, held in value.items()}
+        parts = names.keys() - LISTS["titles"] - LISTS["about"]
+        text = any(has_verb(names[name]) for name in names.keys() & LISTS["rule_columns"])
+        rules.append(text or (len(parts) > 1 and parts & _PARTS))
+    return all(rules) or (listed and bool(set.intersection(*map(set, objects))))
+
+
+def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
+    """Return objects as a table, a row each."""
+    names = list(dict.fromkeys(name for value in values for name in value))
+    numbers = list(lines or range(len(values)))
+    table: list[Row] = [(next(iter(numbers), 0), names)]
+    if "conditions" in names and all(isinstance(value.get("event"), dict) for value in values):
+        names, table = ["conditions", "event"], [(0, ["if", "then"])]  # more says how an engine runs it
+    for line, value in zip(numbers, values, strict=True):
+        table.append((line, [_flat(value.get(name)) for name in names]))
+    return Block("table", "", [(0, 1)], rows=table)
+
+
+def _flat(value: Any) -> str:
+    """Return a value of a record as words: a list with commas, an object as "a is 1 and b is 2"."""
+    if isinstance(value, dict):
+        parts = value.get("all") or value.get("any")
+        if isinstance(parts, list) and len(value) == 1:
+            return f"({(' and ' if 'all' in value else ' or ').join(map(_flat, parts))})"
+        if len(test := [value[name] for names in _TEST for name in names if name in value]) == 3:
+            how = WORDS["operators"].get(str(test[1]), str(test[1]))
+            return f"{test[0]}{str(value.get('path', '')).lstrip('$')} {how} {_flat(test[2])}"
+        said = {n: WORDS["bounds"].get(n.strip("$"), f"{n} is".replace("_", " ")) for n in value}
+        return " and ".join(
+            f"{how} {bound(_flat(value[name])) or _flat(value[name])}" for name, how in said.items()
+        )
+    if isinstance(value, list):
+        return (" and " if value and isinstance(value[0], dict) else ", ").join(map(_flat, value))
+    said = {True: "yes", False: "no", None: ""}
+    return said[value] if value is None or isinstance(value, bool) else " ".join(str(value).split())
