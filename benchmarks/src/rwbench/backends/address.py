@@ -13,10 +13,7 @@ _NAMED = "_RULEWORLD_API_NAMED"
 def check_endpoint(url: str, model: str) -> None:
     """Check the address of an endpoint and the name of a model, without asking.
 
-    Raises
-    ------
-    ValueError
-        If they cannot be right; the text says what to type.
+    A ValueError if they cannot be right; the text says what to type.
     """
     try:
         parts, port = urlsplit(url), urlsplit(url).port
@@ -49,10 +46,7 @@ def trust_endpoint(url: str, model: str = "any") -> None:
 def read_key(url: str) -> str:
     """Return the key of the environment that may be sent to this server, or nothing.
 
-    Raises
-    ------
-    ValueError
-        If no header can carry it; the text does not hold it.
+    A ValueError if no header can carry it; the text does not hold it.
     """
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not (key.isascii() and key.isprintable() and " " not in key):

@@ -110,10 +110,7 @@ def check_sample(value: Any) -> Sample:
 def sample_line(sample: Mapping[str, Any]) -> bytes:
     """Return a sample's line of the file; half a surrogate pair, which UTF-8 has not, becomes a question mark.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If it holds what JSON cannot: NaN, a number of thousands of digits, an object.
+    A ValueError or TypeError if it holds what JSON cannot: NaN, a number of thousands of digits, an object.
     """
     return (canonical_json(sample) + "\n").encode(errors="replace")
 
@@ -121,10 +118,7 @@ def sample_line(sample: Mapping[str, Any]) -> bytes:
 def read_samples(path: Path) -> list[Sample]:
     """Return the whole lines of a samples file, without the torn last line of a killed run; none if it is not there.
 
-    Raises
-    ------
-    ValueError
-        If any line but a torn last one is not a sample: the file was changed by something else.
+    A ValueError if any line but a torn last one is not a sample: the file was changed by something else.
     """
     if not path.is_file():
         return []

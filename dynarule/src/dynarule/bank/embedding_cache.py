@@ -41,10 +41,7 @@ def embed(
 ) -> Tensor:
     """Encode texts block by block, each into its place; return embeddings (N, P).
 
-    Raises
-    ------
-    ValueError
-        If the encoder returns another number of rows, or numbers that are not finite in the dtype.
+    A ValueError if the encoder returns another number of rows, or numbers that are not finite in the dtype.
     """
     rows_NP = torch.empty(0)
     for start in range(0, len(texts) or 1, BLOCK):

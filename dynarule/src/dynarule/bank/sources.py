@@ -96,10 +96,7 @@ def make_rules(
 ) -> Rules:
     """Check rules; conclusions that are None are found in the rules, ids are numbers where there are none.
 
-    Raises
-    ------
-    ValueError
-        If lengths differ, a conclusion is empty, or as `check_rules`.
+    A ValueError if lengths differ, a conclusion is empty, or as `check_rules`.
     """
     texts = listed("rules", texts)
     given_ids = list(range(len(texts))) if ids is None else listed("ids", ids)
