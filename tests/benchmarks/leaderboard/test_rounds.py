@@ -199,7 +199,7 @@ def test_steps_have_an_order_and_are_taken_once(folder, played, tmp_path):
         new_round(tmp_path / "r", tmp_path / "s.json", "tiny", "mini", 7)
     assert not (tmp_path / "s.json").exists()
     with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="space left"):
-        patch.setattr(rounds, "write_whole", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+        patch.setattr(rounds, "write_kit", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
         new_round(tmp_path / "r0", tmp_path / "0.json", "tiny", "mini", 100)
     assert [*tmp_path.glob("r0/*"), *tmp_path.glob("*.json")] == []  # no half a round
     made = [new_round(tmp_path / f"r{n}", tmp_path / f"{n}.json", "tiny", "mini", 100) for n in range(2)]

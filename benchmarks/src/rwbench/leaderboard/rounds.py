@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 import secrets
-import shutil
 import tempfile
 from collections import Counter
 from dataclasses import replace
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from ruleworld_data.io import write_whole
+from ruleworld_data.io import whole_folder, write_whole
 
 from ..report.setting import macro
 from ..spec import canonical_json
@@ -77,7 +76,7 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
         )
     if split not in SPLITS:
         raise ValueError(f"split must be {' or '.join(SPLITS)}, got {split!r}")
-    for path in (folder / ROUND, secret_file, folder / KIT, folder / ENTRIES):
+    for path in (folder / ROUND, secret_file):
         if path.exists() or path.is_symlink():
             raise ValueError(f"{path} is there already; choose another name")
     seed, salt = secrets.randbits(63) or 1, secrets.token_hex(32)
@@ -91,12 +90,11 @@ def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size
     secret_file.touch(0o600, exist_ok=False)
     try:
         secret_file.write_bytes(whole.to_json())
-        whole.write_kit(folder / KIT)
-        (folder / ENTRIES).mkdir()
-        write_whole(folder / ROUND, public.to_json())
-    except BaseException:  # such as a full disk: no half a round, whose name would be taken
-        for part in (folder / KIT, folder / ENTRIES):
-            shutil.rmtree(part, ignore_errors=True)
+        with whole_folder(folder) as work:
+            whole.write_kit(work / KIT)
+            (work / ENTRIES).mkdir()
+            (work / ROUND).write_bytes(public.to_json())
+    except BaseException:  # such as a full disk: no secret of no round
         secret_file.unlink()
         raise
     return public

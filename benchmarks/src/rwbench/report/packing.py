@@ -6,7 +6,6 @@ from pathlib import Path
 from ..run.folder import check_follows
 from ..score.packed import is_packed, write_packed
 from ..score.results import FILE_NAME, Results, find_results, find_samples
-from ..score.samples import Sample
 
 
 def pack(results: Sequence[Results], folder: Path, to: Path) -> int:
@@ -32,16 +31,13 @@ def pack(results: Sequence[Results], folder: Path, to: Path) -> int:
             f"{to} holds {len(others)} runs that are not among these (first: {others[0]}), and a report would mix "
             f"them; remove {to}, or choose another folder"
         )
-    write_packed(to, [(run, _samples(run, folder)) for run in results])
+    runs = []
+    for run in results:
+        if (samples := find_samples(folder, run["run_id"])) is None:
+            raise ValueError(
+                f"run {run['run_id']} has no samples beside its {FILE_NAME}; run its recipe again, then pack"
+            )
+        check_follows(run, samples)
+        runs.append((run, samples))
+    write_packed(to, runs)
     return sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
-
-
-def _samples(run: Results, folder: Path) -> list[Sample]:
-    """Return a run's samples if its results follow from them."""
-    samples = find_samples(folder, run["run_id"])
-    if samples is None:
-        raise ValueError(
-            f"run {run['run_id']} has no samples beside its {FILE_NAME}; run its recipe again, then pack"
-        )
-    check_follows(run, samples)
-    return samples

@@ -9,7 +9,7 @@ from ruleworld_data.scoring import step_recalls
 
 from ..spec import RunSpec
 from .results import AttentionMap, Details, Folds, MeanMeasures, Metric, Summary, Total
-from .samples import VOLATILE_USAGE, Measures, Sample
+from .samples import VOLATILE_USAGE, Sample
 from .scoring import Budget, budgets
 from .stats import fold_interval, grouped_estimates, sample_clusters
 
@@ -111,7 +111,9 @@ def measure_means(scored: Sequence[Sample]) -> MeanMeasures:
     by_steps: dict[int, list[np.ndarray]] = defaultdict(list)
     for measured in measures:
         if "rule_attention" in measured:
-            by_steps[max(measured["rule_attention_step"]) + 1].append(_by_gold_step(measured))
+            weights, steps = np.array(measured["rule_attention"]), np.array(measured["rule_attention_step"])
+            columns = [weights[:, steps == step].sum(1) for step in range(max(steps) + 1)]
+            by_steps[len(columns)].append(np.stack(columns, axis=1))
     if by_steps:
         out["rule_attention"] = {str(size): _mean_rows(maps, size) for size, maps in sorted(by_steps.items())}
     return out
@@ -151,12 +153,6 @@ def _step_recalls(
     size = len({rule for step in gold for rule in step}) if budget == "gold" else budget
     top = set(rankings[0][:size])
     return [len(top.intersection(step)) / len(set(step)) for step in gold]
-
-
-def _by_gold_step(measured: Measures) -> np.ndarray:
-    """Sum the columns of each gold step."""
-    weights, steps = np.array(measured["rule_attention"]), np.array(measured["rule_attention_step"])
-    return np.stack([weights[:, steps == step].sum(1) for step in range(max(steps) + 1)], axis=1)
 
 
 def _mean_rows(maps: Sequence[np.ndarray], size: int) -> AttentionMap:

@@ -125,13 +125,12 @@ class TrainingStream(Dataset):
             )
         self.order = _draw_order(family, shares, draws, block, seed)
         if by_length:
-            for start in range(0, draws, block):
-                part = self.order[start : start + block]
-                self.order[start : start + block] = sorted(part, key=self._length)
 
-    def _length(self, index: int) -> tuple[int, int]:
-        row = self.rows[int(index)]
-        return len(row["steps"]), len(row["question"])
+            def length(index: int) -> tuple[int, int]:
+                return len(rows[int(index)]["steps"]), len(rows[int(index)]["question"])
+
+            for start in range(0, draws, block):
+                self.order[start : start + block] = sorted(self.order[start : start + block], key=length)
 
     def __len__(self) -> int:
         return len(self.order)

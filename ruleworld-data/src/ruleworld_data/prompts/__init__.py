@@ -100,7 +100,9 @@ class Template:
                 f"{', '.join(self.sections)}"
             )
         values = {"question": question, "rules": self.separator.join(rules), **fields}
-        parts = _fill(text, values)
+        # In one pass: what is filled in is never looked at again.
+        pieces = enumerate(_FIELD.split(text))
+        parts = tuple(values.get(piece, f"{{{piece}}}") if at % 2 else piece for at, piece in pieces)
         return Prompt("".join(parts), parts=parts)
 
     def clean(self, output: str) -> str:
@@ -108,12 +110,6 @@ class Template:
         for mark in self.remove:
             output = output.replace(mark, "")
         return output
-
-
-def _fill(text: str, values: Mapping[str, str]) -> tuple[str, ...]:
-    # In one pass: what is filled in is never looked at again.
-    parts = enumerate(_FIELD.split(text))
-    return tuple(values.get(part, f"{{{part}}}") if at % 2 else part for at, part in parts)
 
 
 @cache

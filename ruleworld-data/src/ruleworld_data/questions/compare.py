@@ -68,7 +68,9 @@ def compare_table(origin: Origin, count: int) -> pa.Table:
                 chosen.remove(best)
                 chosen.insert(made % origin.size, best)
             rules = frozenset(rule for part in chosen for rule in part.rules)
-            result = _result(operation, chosen)
+            counts = [part.final for part in chosen]
+            results = {"Sum": sum(counts), "Difference": max(counts) - min(counts)}
+            result = results.get(operation, max(counts))
             if rules not in known and numbers[result] < limit:
                 known.add(rules)
                 numbers[result] += 1
@@ -105,11 +107,6 @@ def _sets(parts: list[_Part], size: int, stream: Stream) -> Iterator[list[_Part]
             counts = sorted(part.final for part in chosen)
             if len({*names}) == len(names) and len({*rules}) == len(rules) and counts[-1] > counts[-2]:
                 yield chosen
-
-
-def _result(operation: str, parts: list[_Part]) -> int:
-    counts = [part.final for part in parts]
-    return {"Sum": sum(counts), "Difference": max(counts) - min(counts)}.get(operation, max(counts))
 
 
 def _word(operation: str, parts: list[_Part], result: int, best: Proof, template: QuestionTemplate) -> Proof:

@@ -103,7 +103,9 @@ class AspSolver:
             parsed.append(parse_facts(facts))
             lines.append(f"scope({number},{number % len(pools)}).")
             lines += [_fact(number, fact, terms) for fact in parsed[-1]]
-            lines += _queries(number, parse_query(query), terms)
+            asked = parse_query(query)
+            lines += [f"compare({number},{asked.kind})."] if asked.parts else []
+            lines += [_query(number, part, terms) for part in asked.counts]
         self._check_size(rules, [fact.number or 0 for facts in parsed for fact in facts])
         values: list[set[str]] = [set() for _ in scopes]
         for name, scope, value in _run(lines):
@@ -175,11 +177,6 @@ def _fact(scope: int, fact: Fact, terms: Codes) -> str:
 def _individual(name: str) -> int:
     """Number individuals: x and y are 0 and 1, x1 and y1 are 2 and 3, and so on."""
     return 2 * int(name[1:] or 0) + "xy".index(name[0])
-
-
-def _queries(scope: int, query: Query, terms: Codes) -> list[str]:
-    operation = [f"compare({scope},{query.kind})."] if query.parts else []
-    return operation + [_query(scope, part, terms) for part in query.counts]
 
 
 def _query(scope: int, query: Query, terms: Codes) -> str:

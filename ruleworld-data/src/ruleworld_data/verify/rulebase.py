@@ -51,25 +51,18 @@ class Codes(dict[Any, int]):
 
 @dataclass(frozen=True)
 class RuleBase:
-    """Rules as integers.
+    """Rules as integers, one row each, its index the row number.
 
-    Attributes
-    ----------
-    terms : Codes of str
-        Names behind the codes.
-    worlds : tuple of str
-        The worlds that the table names; one, if it is sound.
-    rules : pandas.DataFrame
-        One row per rule, its index the row number: ``id``; ``type`` (index in `ALL_TYPES`); ``premise`` and
-        ``conclusion`` (their terms); ``mark``, what else the premise fixes: the trigger's operator (of a threshold 0
-        fewer, 1 more), or the role (0 actor, 1 target) that the conclusion is about; ``operator`` (0 minus, 1 plus, -1
-        if the conclusion is no change); ``amount`` (count or units, -1 if the conclusion has none); ``state`` (of a
-        premise of a place and a state, else -1); ``entity`` and ``place`` (of an exception, else -1); ``threshold``
-        (else -1); ``in_paper``; and ``fol_key`` and ``nl_key``, hashes of the texts.
+    The columns are ``id``; ``type`` (index in `ALL_TYPES`); ``premise`` and ``conclusion`` (their terms); ``mark``,
+    what else the premise fixes: the trigger's operator (of a threshold 0 fewer, 1 more), or the role (0 actor, 1
+    target) that the conclusion is about; ``operator`` (0 minus, 1 plus, -1 if the conclusion is no change); ``amount``
+    (count or units, -1 if the conclusion has none); ``state`` (of a premise of a place and a state, else -1);
+    ``entity`` and ``place`` (of an exception, else -1); ``threshold`` (else -1); ``in_paper``; and ``fol_key`` and
+    ``nl_key``, hashes of the texts.
     """
 
-    terms: Codes
-    worlds: tuple[str, ...]
+    terms: Codes  # names behind the codes
+    worlds: tuple[str, ...]  # that the table names; one, if it is sound
     rules: pd.DataFrame
 
     def __len__(self) -> int:

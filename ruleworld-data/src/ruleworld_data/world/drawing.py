@@ -52,7 +52,9 @@ class _Drawing(Excepting):
         actor, target = slice(0, None, 2), slice(1, None, 2)
         reached = np.concatenate([env_state[environment_of], action_state[target], action_state[actor]])
         barred = np.concatenate([changed[target], changed[target], changed[actor]])
-        threshold_states = self._threshold_states(reached)
+        # The states of thresholds, two of each attribute: what a high count and what a low one leads to.
+        free = np.setdiff1d(np.arange(sizes.states), reached)
+        threshold_states = free[self._stream("threshold states").permutation(len(free))[: sizes.count2state]]
         allowed = self._allowed((env_state, action_state), threshold_states, colours)
         allowed[reached, barred] = False
         fixed = np.concatenate([reached if sizes.crowd else reached[:0], threshold_states])
@@ -138,11 +140,6 @@ class _Drawing(Excepting):
         environments = _assign(self._stream("environments"), action_env)
         states = _assign(self._stream("states"), state)
         return environments, states[: sizes.environments], states[sizes.environments :]
-
-    def _threshold_states(self, reached: Ints) -> Ints:
-        """Choose the states of thresholds, two of each attribute: what a high count and what a low one leads to."""
-        free = np.setdiff1d(np.arange(self.sizes.states), reached)
-        return free[self._stream("threshold states").permutation(len(free))[: self.sizes.count2state]]
 
     def _allowed(
         self, led_to: tuple[Ints, Ints], threshold_states: Ints, colours: list[Ints]
