@@ -240,6 +240,7 @@ def test_messages_go_through_the_chat_template(bank, ready, tiny_tokenizer):
         {"max_searches": -1},
         {"min_support": float("nan")},
         {"min_support": "0.5"},
+        {"do_sample": "no"},
         {"max_length": 9},
         {"generation_config": GenerationConfig(do_sample=True, max_new_tokens=3)},
     ],

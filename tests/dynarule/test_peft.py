@@ -701,6 +701,7 @@ WORKS = {
     "AutoModel": lambda c: c.ask(AutoModelForCausalLM.from_pretrained(c.folder / "adapter")),
     "model.load_adapter": through_transformers,
     "deepcopy": lambda c: c.ask(copy.deepcopy(c.tuned())),
+    "adapter in halves": lambda c: changed(c, lambda model: RuleAdapter(model).half()),
     "torch.compile": lambda c: c.ask(torch.compile(c.tuned(), backend="eager")),
     "LoRA merged": lambda c: c.ask(c.tuned(lora(c).merge_and_unload())),
     "dynarule.generate": answered,

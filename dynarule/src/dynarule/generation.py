@@ -99,6 +99,8 @@ def generate(
     ):
         if not isinstance(value, Integral) or value < least:
             raise ValueError(f"{name} must be {least} or more, a whole number, got {value!r}")
+    if not isinstance(do_sample, bool):  # a text such as "no" would sample
+        raise ValueError(f"do_sample must be True or False, got {do_sample!r:.60}")
     if min_support is not None and not (isinstance(min_support, Real) and 0 <= min_support <= 1):
         raise ValueError(f"min_support must be from 0 to 1, got {min_support!r}")
     for name, instead in (("max_length", "max_new_tokens"), ("generation_config", "its settings by name")):

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from ruleworld_data.scoring import normalise
 from rwbench.report.packing import pack
 from rwbench.run.runner import run_spec
 from rwbench.score.packed import UNKNOWN_RULE, is_packed
@@ -43,6 +44,19 @@ def test_a_committed_run_of_each_folder_comes_out_again(name):
 def test_every_committed_score_comes_out_again(name):
     for run in find_results(RESULTS / name):
         check(run, RESULTS / name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PACKED)
+def test_the_scorer_of_committed_runs_is_still_its_first_version(name):
+    """No committed answer needs what the scorer learned to forgive; else its version would have to rise."""
+    for run in find_results(RESULTS / name):
+        for sample in run_samples(RESULTS / name / run["run_id"]):
+            gold, (parsed, score) = sample["gold_answers"], (sample["answers"], sample["scores"])
+            if gold and score:
+                alike = [ours == normalise(answer) for ours, answer in zip(parsed, gold, strict=False)]
+                share = sum(alike) / len(gold) if len(parsed) == len(gold) else 0.0
+                assert score["exact_match"] == pytest.approx(share), sample["id"]
 
 
 @pytest.fixture(scope="module")
