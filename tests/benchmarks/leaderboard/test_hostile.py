@@ -82,12 +82,16 @@ def best_of_two(entry):
     entry.rename("2026-11-28_best")
 
 
-def of_the_other_form(entry):
-    """Another's records, as one's own for rules in logic."""
-    spec(representation="fol")(entry)
-    entry.word("name", "Mine")
-    entry.word("submitter", "Somebody")
-    entry.rename("2026-11-28_mine")
+def as_ones_own(**changes):
+    """Another's records, as one's own for another setting."""
+
+    def attack(entry):
+        spec(**changes)(entry)
+        entry.word("name", "Mine")
+        entry.word("submitter", "Somebody")
+        entry.rename("2026-11-28_mine")
+
+    return attack
 
 
 def deep(depth):
@@ -114,7 +118,7 @@ IN_SAMPLES = {
     ),
     "a copy": (rename("2026-11-28_better"), ": all records are those of other submissions, got 2026-11-28_bm25;"),
     "a best of two others": (best_of_two, ": all records are those of other"),
-    "another's of the other form": (of_the_other_form, ": all records are those of other submissions, got"),
+    "another's of the other form": (as_ones_own(representation="fol"), ": all records are those of other"),
     # numbers and formats
     "NaN": (in_line(1, '"usage":{}', '"usage":{"calls":NaN}'), ", line 1: usage.calls: Input should be a valid int"),
     "half a character": (in_line(3, '"output":null', '"output":"\\ud800"'), ", line 3: : Invalid JSON"),
@@ -178,6 +182,17 @@ def test_it_is_refused_and_nothing_is_written(name, entry, submissions, tmp_path
     assert any(problem.startswith(reason) for problem in problems), str(refused)
     assert all("; " in problem and problem.isascii() and len(problem) < 1_200 for problem in problems)
     assert state(tmp_path) == before
+
+
+def test_another_s_answers_to_smaller_pools_are_refused(entry, hand_in, runs, tmp_path):
+    hand_in(runs["solver"], tmp_path / "board", "solver", kind="ceiling")
+    known = type(entry)(next((tmp_path / "board").iterdir()))
+    known.change_all(lambda record: record.update(output=rf"So \boxed{{{record['answers'][0]}}}"))
+    entry.lines = known.lines
+    entry.change_all(lambda record: record.update(retrieved=None))
+    as_ones_own(pool_size=500)(entry)
+    refused = check_all([entry.folder], tmp_path / "board")[entry.folder.name]
+    assert f"{SAMPLES}: all records are those of other submissions" in str(refused)
 
 
 def test_what_is_like_another_in_part_is_accepted(entry, submissions, monkeypatch):
