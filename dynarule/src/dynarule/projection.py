@@ -62,7 +62,9 @@ class RuleProjection(nn.Module):
 
     def query(self, hidden_BTC: Tensor, q_norm: nn.Module | None = None) -> Tensor:
         """Return the rule query of every token, without RoPE: (B, H, T, D)."""
-        query_BTHD = self.q(hidden_BTC.to(self.q.weight.dtype)).to(hidden_BTC.dtype).unflatten(-1, (-1, self.head_dim))
+        query_BTHD = (
+            self.q(hidden_BTC.to(self.q.weight.dtype)).to(hidden_BTC.dtype).unflatten(-1, (-1, self.head_dim))
+        )
         if q_norm is not None:
             query_BTHD = q_norm(query_BTHD)
         return query_BTHD.transpose(1, 2)

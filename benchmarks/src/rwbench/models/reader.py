@@ -39,9 +39,8 @@ class RuleReader:
     model: Any  # the base with its adapter, a PeftModel
     tokenizer: Any
     config: DynaRuleConfig  # the adapter's own
-    search_id: (
-        int | None
-    )  # of <search>, if the adapter names one: trained, or one that the base writes by itself
+    # Of <search>, if the adapter names one: trained, or one that the base writes by itself.
+    search_id: int | None
     encode: EmbeddingCache  # texts to embeddings, kept on disk
     mark: str  # how the base begins a step
     banks: dict[tuple[int, bytes, str], RuleBank] = field(default_factory=dict, repr=False)  # the one in use

@@ -21,11 +21,21 @@ SCHEMA = f"ruleworld-environment/2 scorer/{SCORER_VERSION}"
 
 
 class Instance(NamedTuple):
-    """One question as a model is asked it."""
+    """One question as a model is asked it.
 
-    prompt: str  # with the rules of the pool in it, or how to search them
-    answer: str  # a perfect one: one line per step of the proof, and the boxed answers
-    metadata: dict[str, Any]  # plain JSON; all that `score` and `Episode` need, in another process, too
+    Attributes
+    ----------
+    prompt : str
+        With the rules of the pool in it, or how to search them.
+    answer : str
+        A perfect answer: one line per step of the proof, and the boxed answers.
+    metadata : dict
+        Plain JSON; all that `score` and `Episode` need, so that both work in another process.
+    """
+
+    prompt: str
+    answer: str
+    metadata: dict[str, Any]
 
 
 def instance(config: EnvConfig, index: int) -> Instance:

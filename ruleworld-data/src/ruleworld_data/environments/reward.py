@@ -34,15 +34,25 @@ _WHOLE: dict[str, Callable[[Any], bool]] = {
 
 
 class Reward(NamedTuple):
-    """A reward and its parts, each from 0 to 1, as `RewardWeights` describes them."""
+    """A reward and its parts, each from 0 to 1.
 
-    reward: float  # the weighted mean of the parts, less the cost of searches
+    Attributes
+    ----------
+    reward : float
+        The weighted mean of the parts, less the cost of searches.
+    exact, strict, steps, proved, format : float
+        As `RewardWeights` describes them.
+    cost : float
+        What searches take off.
+    """
+
+    reward: float
     exact: float
     strict: float
     steps: float
     proved: float
     format: float
-    cost: float  # what searches take off
+    cost: float
 
 
 def score(answer: object, metadata: Mapping[str, Any] | str, searches: int = 0) -> Reward:

@@ -41,13 +41,27 @@ _CLOSING = " \"'“”‘’»)]."
 
 @dataclass(frozen=True)
 class Score:
-    """The score of one output."""
+    r"""The score of one output.
 
-    exact_match: float  # the paper's: the fraction of positions that match, 0.0 if the lists differ in length
-    strict_match: float  # 1.0 if every position matches, else 0.0
-    parsed: tuple[str, ...]  # the normalised answers found in the box; empty without a box
-    missing_box: bool  # no complete \boxed{...} was found
-    length_mismatch: bool  # a box was found but holds another number of answers than the gold list
+    Attributes
+    ----------
+    exact_match : float
+        The paper's metric: the fraction of positions that match, 0.0 if the lists differ in length.
+    strict_match : float
+        1.0 if every position matches, else 0.0.
+    parsed : tuple of str
+        The normalised answers found in the box; empty without a box.
+    missing_box : bool
+        No complete ``\boxed{...}`` was found.
+    length_mismatch : bool
+        A box was found but holds another number of answers than the gold list.
+    """
+
+    exact_match: float
+    strict_match: float
+    parsed: tuple[str, ...]
+    missing_box: bool
+    length_mismatch: bool
 
 
 def parse_boxed(text: str) -> str | None:

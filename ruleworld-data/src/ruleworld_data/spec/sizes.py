@@ -231,9 +231,8 @@ class Scale:
     """A named size of the benchmark."""
 
     sizes: WorldSizes  # the world that rules are drawn in
-    subset: (
-        dict[str, int] | None
-    )  # rules kept per open type, if it is a part of its world, with the world's ids
+    # Rules kept per open type, if the scale uses a part of its world; ids are those of the whole world.
+    subset: dict[str, int] | None
     train: dict[str, int]  # questions by sub-task; one that only dials bring has as many as the last
     # Questions per sub-task of the other splits.
     evaluation: dict[str, int] = field(

@@ -87,9 +87,8 @@ class World:
 
     world_id: str  # name used in the data
     seed: int
-    terms: dict[
-        str, Ints
-    ]  # indices in the vocabulary, by kind: entity, attribute, action, environment, state
+    # For each of entity, attribute, action, environment, state: the vocabulary index of every term.
+    terms: dict[str, Ints]
     blocks: dict[str, RuleBlock]  # by rule type
     # For each open rule type the rows of the world's subset; without the types that are in it as a whole.
     subset_rows: dict[str, Ints] = field(default_factory=dict, repr=False)
