@@ -21,15 +21,23 @@ __all__ = ["AttendedRules", "rule_attention"]
 class AttendedRules:
     """What one layer's attention reads besides the text.
 
-    Of keys and values B is 1 where all rows share them, and H may be fewer, each of which several heads of the query
-    share, as in the text.
+    Attributes
+    ----------
+    query_BHTD : Tensor or None
+        Rule queries of the tokens in this forward; None: the text's own ask, of rules' tokens that stand before it.
+    key_BHRD, value_BHRD : Tensor
+        The rules, or their tokens (keys with RoPE); R counts those of all segments. B is 1 where all rows share them,
+        and H may be fewer, each of which several heads of the query share, as in the text.
+    visible_BTR : Tensor or None
+        Which rules each token sees; None: all.
+    shift : float or Tensor
+        Added to every rule score (KBLaM's log C - log M), 0 for none; a tensor (B, 1, 1, R) for one a rule.
     """
 
-    query_BHTD: Any  # of the tokens in this forward; None: the text's own ask, of rules' tokens before it
-    key_BHRD: Tensor  # of the rules, or of their tokens (with RoPE); R counts those of all segments
+    query_BHTD: Any
+    key_BHRD: Tensor
     value_BHRD: Tensor
-    visible_BTR: Tensor | None = None  # which rules each token sees; None: all
-    # Added to every rule score (KBLaM's log C - log M), 0 for none; a tensor (B, 1, 1, R) for one a rule.
+    visible_BTR: Tensor | None = None
     shift: float | Tensor = 0.0
 
     def each_row(self, rows: int) -> tuple[Tensor, Tensor]:

@@ -24,16 +24,28 @@ __all__ = ["Generation", "generate", "rule_memory"]
 
 @dataclass(frozen=True)
 class Generation:
-    """One answer."""
+    """One answer.
 
-    text: str  # without special tokens
-    # The selections of rules that led to it, one per step and updated layer; `row` counts prompts. Empty for settings
-    # without a confidence layer.
+    Attributes
+    ----------
+    text : str
+        The answer, without special tokens.
+    trace : tuple of Retrieval
+        The selections of rules that led to it, one per step and updated layer; ``row`` counts prompts. Empty for
+        settings without a confidence layer.
+    token_ids : tuple of int
+        The generated tokens, up to the end.
+    support : float or None
+        The least of its searches at the confidence layer, see `Retrieval.support`; None without any.
+    refused : bool
+        Whether it says that no rule says so.
+    """
+
+    text: str
     trace: tuple[Retrieval, ...]
-    token_ids: tuple[int, ...] = field(repr=False)  # what was generated, up to the end
-    # The least of its searches at the confidence layer, see `Retrieval.support`; None without any.
+    token_ids: tuple[int, ...] = field(repr=False)
     support: float | None = field(default=None, repr=False)
-    refused: bool = field(default=False, repr=False)  # whether it says that no rule says so
+    refused: bool = field(default=False, repr=False)
 
 
 @torch.no_grad()

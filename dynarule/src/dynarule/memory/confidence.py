@@ -30,13 +30,23 @@ MOST_WEIGHTS = 1 << 26
 
 @dataclass(frozen=True)
 class ConfidenceCurve:
-    """Entropy of rule attention by layer, in nats."""
+    """Entropy of rule attention by layer, in nats.
 
-    layers: tuple[int, ...]  # that hold rules, 0-based
-    mean: tuple[float, ...]  # over questions
-    std: tuple[float, ...]  # of one question 0
-    questions: int  # sample size
-    rules: float  # M, the mean over banks
+    Attributes
+    ----------
+    layers : tuple of int
+        The layers that hold rules, 0-based.
+    mean, std : tuple of float
+        Over questions; of one question, std is 0.
+    questions, rules : int
+        Sample size, and M (the mean over banks).
+    """
+
+    layers: tuple[int, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    questions: int
+    rules: float
 
     @property
     def confidence_layer(self) -> int:

@@ -28,14 +28,24 @@ A third one, if any, is added to their scores, (B, 1, K, 1).
 
 @dataclass(frozen=True)
 class Retrieval:
-    """One selection of rules, for the trace."""
+    """One selection of rules, for the trace.
 
-    row: int  # of the batch
-    step: int  # of the reasoning; 0 at prefill
-    layer: int  # 0-based
-    ids: list[str]  # of the K best rules, best first
+    Attributes
+    ----------
+    row, step, layer : int
+        Row of the batch, reasoning step (0 at prefill), 0-based layer.
+    ids, texts : list of str
+        The K best rules, best first.
+    scores : list of float
+        What they were ranked by: in the paper the mean over heads of q~ . k~ / sqrt(D).
+    """
+
+    row: int
+    step: int
+    layer: int
+    ids: list[str]
     texts: list[str] = field(repr=False)
-    scores: list[float] = field(repr=False)  # in the paper the mean over heads of q~ . k~ / sqrt(D)
+    scores: list[float] = field(repr=False)
 
     @property
     def support(self) -> float:

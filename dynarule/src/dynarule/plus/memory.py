@@ -24,11 +24,17 @@ UNREAD = -1e4
 
 @dataclass(frozen=True)
 class PlusRetrieval(Retrieval):
-    """One search, for the trace."""
+    """One search, for the trace.
 
-    # With a look-ahead, how the first of the kept rules would lead to what is asked: ids of the rules after it.
+    Attributes
+    ----------
+    way : list of str
+        With a look-ahead, how the first of the kept rules would lead to what is asked: ids of the rules after it.
+    read : list of str
+        Ids of the rules that token memory reads: with a look-ahead a plan, else the K.
+    """
+
     way: list[str] = field(default_factory=list, repr=False)
-    # Ids of the rules that token memory reads: with a look-ahead a plan, else the K.
     read: list[str] = field(default_factory=list, repr=False)
 
 

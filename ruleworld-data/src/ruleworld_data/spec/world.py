@@ -34,14 +34,30 @@ def _turned(scale: str, dials: Dials) -> Scale:
 class WorldSpec:
     """One split of one world: all that the tables of the benchmark depend on, validated once.
 
-    A ValueError for an unknown name, a bad seed, or dials that the scale does not allow.
+    Attributes
+    ----------
+    scale : str
+        A name of `SCALES`.
+    split : str
+        A name of `QUESTION_SPLITS`; ``heldout`` has a world of its own, the other splits share one.
+    seed : int
+        World seed, from 0 to 2**63 - 1. The published benchmark is seed 0.
+    version : str
+        A name of `VERSIONS`.
+    dials : Dials
+        Where the world departs from the paper's.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, a bad seed, or dials that the scale does not allow.
     """
 
-    scale: str = "paper"  # a name of `SCALES`
-    split: str = "train"  # a name of `QUESTION_SPLITS`; all but heldout share one world
-    seed: int = 0  # of the world, from 0 to 2**63 - 1; the published benchmark is seed 0
-    version: str = VERSION  # a name of `VERSIONS`
-    dials: Dials = PAPER_POINT  # where the world departs from the paper's
+    scale: str = "paper"
+    split: str = "train"
+    seed: int = 0
+    version: str = VERSION
+    dials: Dials = PAPER_POINT
 
     def __post_init__(self) -> None:
         check_name("scale", self.scale, SCALES)
