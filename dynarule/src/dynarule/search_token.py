@@ -92,7 +92,10 @@ def token_rows(model: nn.Module, row: int) -> list[int] | dict[str, list[int]]:
 def vocabulary_matrices(model: nn.Module) -> list[Tensor]:
     """Return the input embedding, and the output embedding unless it is the same tensor.
 
-    A ValueError if one is quantised: it has no rows to write to.
+    Raises
+    ------
+    ValueError
+        If one is quantised: it has no rows to write to.
     """
     source: Tensor = base_matrix(model.get_input_embeddings()).weight  # type: ignore[operator]
     output = model.get_output_embeddings()  # type: ignore[operator]

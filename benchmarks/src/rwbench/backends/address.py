@@ -13,7 +13,10 @@ _NAMED = "_RULEWORLD_API_NAMED"
 def check_endpoint(url: str, model: str) -> None:
     """Check the address of an endpoint and the name of a model, without asking.
 
-    A ValueError if they cannot be right; the text says what to type.
+    Raises
+    ------
+    ValueError
+        If they cannot be right; the text says what to type.
     """
     try:
         parts, port = urlsplit(url), urlsplit(url).port
@@ -46,7 +49,10 @@ def trust_endpoint(url: str, model: str = "any") -> None:
 def read_key(url: str) -> str:
     """Return the key of the environment that may be sent to this server, or nothing.
 
-    A ValueError if no header can carry it; the text does not hold it.
+    Raises
+    ------
+    ValueError
+        If no header can carry it; the text does not hold it.
     """
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not (key.isascii() and key.isprintable() and " " not in key):

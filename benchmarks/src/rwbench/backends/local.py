@@ -258,7 +258,12 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None, dtype: str = 
 
     Many CPUs have no arithmetic in bfloat16, which made prompts five times as slow there, and those that have it differ
     in more near ties of greedy decoding. What float32 costs a small model on an accelerator is little, and it answers
-    there as it does on a CPU. A ValueError if that is not possible.
+    there as it does on a CPU.
+
+    Raises
+    ------
+    ValueError
+        If that is not possible.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from transformers import GenerationConfig

@@ -108,7 +108,10 @@ class RuleReader:
 def load_reader(name: str, method: str, representation: str, dtype: str = "") -> RuleReader:
     """Load a model with its adapter of a method.
 
-    A FileNotFoundError or ValueError if the adapter is missing, does not fit the base, or its encoder is not at hand.
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If the adapter is missing, does not fit the base, or its encoder is not at hand.
     """
     folder = adapter_folder(name, method, representation)
     if folder is None:

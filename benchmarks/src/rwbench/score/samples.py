@@ -110,7 +110,10 @@ def check_sample(value: Any) -> Sample:
 def sample_line(sample: Mapping[str, Any]) -> bytes:
     """Return a sample's line of the file; half a surrogate pair, which UTF-8 has not, becomes a question mark.
 
-    A ValueError or TypeError if it holds what JSON cannot: NaN, a number of thousands of digits, an object.
+    Raises
+    ------
+    ValueError, TypeError
+        If it holds what JSON cannot: NaN, a number of thousands of digits, an object.
     """
     return (canonical_json(sample) + "\n").encode(errors="replace")
 
@@ -118,7 +121,10 @@ def sample_line(sample: Mapping[str, Any]) -> bytes:
 def read_samples(path: Path) -> list[Sample]:
     """Return the whole lines of a samples file, without the torn last line of a killed run; none if it is not there.
 
-    A ValueError if any line but a torn last one is not a sample: the file was changed by something else.
+    Raises
+    ------
+    ValueError
+        If any line but a torn last one is not a sample: the file was changed by something else.
     """
     if not path.is_file():
         return []

@@ -41,7 +41,10 @@ def embed(
 ) -> Tensor:
     """Encode texts block by block, each into its place; return embeddings (N, P).
 
-    A ValueError if the encoder returns another number of rows, or numbers that are not finite in the dtype.
+    Raises
+    ------
+    ValueError
+        If the encoder returns another number of rows, or numbers that are not finite in the dtype.
     """
     rows_NP = torch.empty(0)
     for start in range(0, len(texts) or 1, BLOCK):

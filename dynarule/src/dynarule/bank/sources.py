@@ -96,7 +96,10 @@ def make_rules(
 ) -> Rules:
     """Check rules; conclusions that are None are found in the rules, ids are numbers where there are none.
 
-    A ValueError if lengths differ, a conclusion is empty, or as `check_rules`.
+    Raises
+    ------
+    ValueError
+        If lengths differ, a conclusion is empty, or as `check_rules`.
     """
     texts = listed("rules", texts)
     given_ids = list(range(len(texts))) if ids is None else listed("ids", ids)

@@ -124,8 +124,12 @@ def recipe_of(
 ) -> Any:
     """Return a stage's recipe with ``name=value`` settings, and additions as ``name`` or ``name:setting=value,...``.
 
-    Without a mix of their own, questions that are not of the paper's three families are all drawn alike. A ValueError
-    if a name or a value is wrong.
+    Without a mix of their own, questions that are not of the paper's three families are all drawn alike.
+
+    Raises
+    ------
+    ValueError
+        If a name or a value is wrong.
     """
     from ..training import PAPER_MIX, Recipe, families, paper_recipe
 

@@ -30,7 +30,13 @@ PLUGINS = {
 
 
 def plugin_path(name: str) -> Path:
-    """Return the folder or file that a tool is pointed at; a ValueError for a name that is not in `PLUGINS`."""
+    """Return the folder or file that a tool is pointed at.
+
+    Raises
+    ------
+    ValueError
+        For a name that is not in `PLUGINS`.
+    """
     from ..spec import check_name
 
     check_name("plug-in", name, PLUGINS)

@@ -67,7 +67,10 @@ class TaskOptions:
     def pick(cls, options: Mapping[str, Any]) -> TaskOptions:
         """Pick ours out of a tool's options; others are left alone, unless they are a slip of ours.
 
-        A ValueError for a bad value or name.
+        Raises
+        ------
+        ValueError
+            For a bad value or name.
         """
         ours = [f.name for f in fields(cls)]
         for name in sorted(set(options) - set(ours)):

@@ -261,7 +261,10 @@ def _below(drivers: Ints, levels: list[Ints]) -> Ints:
 def _assign(stream: Stream, denied: NDArray[np.bool_]) -> Ints:
     """Give every row a column of its own, at random, avoiding denied pairs.
 
-    A ValueError if no such assignment is found: the world is too small for what it must avoid.
+    Raises
+    ------
+    ValueError
+        If no such assignment is found: the world is too small for what it must avoid.
     """
     rows, columns = denied.shape
     order = stream.permutation(columns)
