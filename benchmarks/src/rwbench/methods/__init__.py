@@ -33,18 +33,39 @@ def trace_step(query: str | None = None, retrieved: Sequence[int] = (), text: st
 
 @dataclass(frozen=True)
 class Output:
-    """What a method gives for one question; names of costs, measures and outcomes are in `rwbench.score.samples`."""
+    """What a method gives for one question.
 
-    id: str  # the question's; the runner checks it, so that no answer is ever credited to another question
-    # Rule ids per step, best first; a method that retrieves once has one step. None: it retrieves nothing.
+    Attributes
+    ----------
+    id : str
+        The question's id; the runner checks it, so that no answer is ever credited to another question.
+    retrieved : list of list of int, or None
+        Rule ids per step, best first; a method that retrieves once has one step. None: it retrieves nothing.
+    answers : list of str, or None
+        One answer per sub-question. None: it does not answer.
+    text : str, or None
+        The raw output that the answers were read from.
+    usage : mapping
+        Costs worth logging; the names are in `rwbench.score.samples`.
+    outcome : str
+        How it ended, one of `rwbench.score.samples.OUTCOMES`.
+    trace : sequence of TraceStep
+        What was searched and written on the way, for a method that does so more than once.
+    measures : mapping
+        What an analysis measured, name -> numbers; the names are in `rwbench.score.samples`.
+    error : str, or None
+        Why this question failed; it is then counted as failed, not scored.
+    """
+
+    id: str
     retrieved: list[list[int]] | None = None
-    answers: list[str] | None = None  # one per sub-question; None: it does not answer
-    text: str | None = None  # the raw output that the answers were read from
-    usage: Mapping[str, Any] = field(default_factory=dict)  # costs worth logging
-    outcome: str = "ok"  # how it ended
-    trace: Sequence[TraceStep] = ()  # what was searched and written on the way, where it was more than once
-    measures: Mapping[str, Any] = field(default_factory=dict)  # what an analysis measured
-    error: str | None = None  # why this question failed; it is then counted as failed, not scored
+    answers: list[str] | None = None
+    text: str | None = None
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    outcome: str = "ok"
+    trace: Sequence[TraceStep] = ()
+    measures: Mapping[str, Any] = field(default_factory=dict)
+    error: str | None = None
 
     def __post_init__(self) -> None:
         check_name("outcome", self.outcome, OUTCOMES)
@@ -54,10 +75,15 @@ class Method(Component):
     """Base of all methods. A subclass sets ``name`` and implements `answer`.
 
     A field called ``model`` (a `Backend`) is made ready before the first question.
+
+    Attributes
+    ----------
+    stepwise : bool
+        The method retrieves anew for every step of its reasoning, even where it happens to do so once; it is scored
+        step by step.
     """
 
     registry = Registry["type[Method]"]("method", __name__)
-    # It retrieves anew for every step of its reasoning, even where it does so once, and is scored step by step.
     stepwise: ClassVar[bool] = False
 
     @property
