@@ -6,7 +6,7 @@ import pytest
 import torch
 from dynarule.example import DATA, write_example
 from dynarule.search_token import search_id
-from dynarule.serve.unfamiliar import unfamiliar
+from dynarule.serve.unfamiliar import unfamiliar, words_of_text
 from dynarule.tokenizer import text_ids
 from transformers import AutoTokenizer
 
@@ -148,3 +148,7 @@ class Bytes:
 def test_words_of_other_languages_are_named(text, expected):
     words, count = unfamiliar(Bytes(), [text])
     assert words[:2] == expected.split() and len(words) <= count
+
+
+def test_names_are_no_words_and_chinese_signs_are():
+    assert words_of_text("Müller's dogs, w11: 借书") == ["Müller", "s", "dogs", "借", "书"]

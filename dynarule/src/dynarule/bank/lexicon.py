@@ -35,13 +35,10 @@ def patterns(of: str) -> SimpleNamespace:
 _RE = patterns("lexicon")
 
 
-def _forms(verb: str) -> tuple[str, str]:
-    ends = verb.endswith(("s", "sh", "ch", "x", "z", "o"))
-    consonant_y = verb.endswith("y") and verb[-2] not in "aeiou"
-    return verb, verb + "es" if ends else verb[:-1] + "ies" if consonant_y else verb + "s"
-
-
-VERBS = {form: form == verb for verb in LISTS["verbs"] for form in _forms(verb)}
+_THIRD = {
+    v: re.sub("(s|sh|ch|x|z|o)$", r"\1e", re.sub("(?<![aeiou])y$", "ie", v)) + "s" for v in LISTS["verbs"]
+}
+VERBS = dict.fromkeys(_THIRD.values(), False) | dict.fromkeys(_THIRD, True)
 """Forms of verbs, and whether each is that of a plural."""
 
 

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from . import lexicon as lex
-from .lexicon import LISTS, VERBS, goes_on, has_verb, is_plural, patterns, words_of
+from .lexicon import LISTS, VERBS, blanked, goes_on, has_verb, is_plural, patterns, words_of
 
 _RE = patterns("openings")
 CLAUSAL, LEAD, ARROW = _RE.clausal, _RE.lead, _RE.arrow
 _TAKING = "not_before_verb restricts modals pronouns relative before_order not_before_clause"
 _TAKES = frozenset(word for name in _TAKING.split() for word in LISTS[name])
 """Words that a noun phrase or a verb follows, so no main clause begins behind them."""
+_SUBJECTS = lex.ARTICLES | LISTS["pronouns"] | lex.OWNERS
 _PARTICIPLES = re.compile(rf"(?:\w{{3,}}ed|{'|'.join(LISTS['participles'])}) (?:and|or)\b")
 
 
@@ -42,7 +43,10 @@ def leading(text: str) -> tuple[str, str] | None:
             break  # "In winter doors are shut; ..."
         # a condition without a verb so far is a list, or an insertion, in its middle
         last = comma == commas[-1]
-        clause = has_verb(segment) or (last and _names_subject(text[:comma], segment))
+        # "at a quorum of less than half, *the chair* adjourns": its verb is not known, none is in the opening
+        named = len(segment.split()) > 3 and segment.lower().split()[0] in _SUBJECTS
+        open_ = clausal or text[:3].lower() == "to " or has_verb(text[:comma])
+        clause = has_verb(segment) or (last and named and not open_)
         if clause and not still and (complete or last):
             listed = _RE.last_subjects.match(segment)
             at = above if above and listed and not has_verb(listed[0]) else comma
@@ -69,13 +73,6 @@ def _still(segment: str) -> bool:
     return bool(_RE.still_premise.match(segment) or _PARTICIPLES.match(segment)) or goes_on(segment)
 
 
-def _names_subject(opening: str, segment: str) -> bool:
-    """Whether a clause follows an opening without a verb, though its own is not known: "the chair adjourns"."""
-    words = segment.lower().split()
-    said = words and words[0] in lex.ARTICLES | LISTS["pronouns"] | lex.OWNERS and len(words) > 3
-    return bool(said) and not (CLAUSAL.match(opening) or opening[:3].lower() == "to " or has_verb(opening))
-
-
 def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
     """``If a book is lost the borrower pays``, ``In an emergency call 112``: the one place where a main clause begins.
 
@@ -93,7 +90,7 @@ def _uncomma(text: str, first: str, clausal: bool) -> tuple[str, str] | None:
         noun = before not in VERBS or (earlier != "to" and governed)
         if re.fullmatch(r"\w+ing ", said) and word not in LISTS["pronouns"]:
             noun = False  # "When calculating *the fee* round up"
-        named = word in lex.ARTICLES | LISTS["pronouns"] | lex.OWNERS and noun and has_verb(first[at:])
+        named = word in _SUBJECTS and noun and has_verb(first[at:])
         if named or (not clausal and _bare_subject(first[:at].split(), earlier, before, word, after)):
             subjects.append(at)
         elif not clausal and word != "no" and is_plural(before) and earlier[-2:] != "ed" and not governed:
@@ -128,12 +125,7 @@ def _bare_subject(opening: Sequence[str], earlier: str, before: str, word: str, 
 
 def _commas(text: str) -> list[int]:
     """Return the commas and semicolons outside numbers, brackets and quotes."""
-    inside, places = 0, []
-    quoted = False
-    for i, sign in enumerate(text):
-        inside += (sign in "([{") - (sign in ")]}")
-        quoted = not quoted if sign in '"“”' else quoted
-        number = text[i - 1 : i].isdigit() and text[i + 1 : i + 2].isdigit()
-        if sign in ",;" and inside <= 0 and not quoted and not number:
-            places.append(i)
-    return places
+    shown = blanked(
+        blanked(_RE.braces.sub(lambda match: "\0" * len(match[0]), text))
+    )  # brackets within brackets
+    return [match.start() for match in _RE.comma.finditer(shown)]

@@ -93,12 +93,6 @@ def is_number(block: Block) -> bool:
     return block.mark.strip("().").isalnum()
 
 
-def _leads(text: str, numbered: bool) -> bool:
-    """Whether an item leads in to those below it: numbers of another kind, or bullets behind a colon."""
-    goes_on = text.endswith((",", ";")) or is_whole(text)
-    return text.endswith((":", "—", "–")) or (numbered and not goes_on)
-
-
 def nested(blocks: list[Block]) -> list[Block]:
     """Give items their nesting in place of their columns; what leads in to another kind of mark holds its items."""
     levels: list[tuple[int, str]] = []
@@ -108,11 +102,14 @@ def nested(blocks: list[Block]) -> list[Block]:
             levels = []
             continue
         level = block.depth, _style(block.mark, above.mark)
+        # numbers lead in to those of another kind, bullets behind a colon
+        goes_on = not is_number(above) or above.text.endswith((",", ";")) or is_whole(above.text)
+        leads = above.text.endswith((":", "—", "–")) or not goes_on
         while levels and level not in levels and level[0] < levels[-1][0]:
             levels.pop()
         if level in levels:
             del levels[levels.index(level) + 1 :]
-        elif not levels or level[0] > levels[-1][0] or _leads(above.text, is_number(above)):
+        elif not levels or level[0] > levels[-1][0] or leads:
             levels.append(level)
         else:
             levels[-1] = level
@@ -126,13 +123,11 @@ def decoded(path: Path) -> str:
     if body[:5] == b"%PDF-" or body[:4] == b"PK\x03\x04":
         raise ValueError("it is a PDF or an office document under the name of a text")
     marks = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-    encoding = next((name for mark, name in marks.items() if body.startswith(mark)), "")
-    if not encoding and body[1::2].count(0) > len(body) // 8:
-        encoding = "utf-16-le"
-    elif not encoding and body[::2].count(0) > len(body) // 8:
-        encoding = "utf-16-be"
+    zeros = {"utf-16-le": body[1::2].count(0), "utf-16-be": body[::2].count(0)}
+    said = [name for mark, name in marks.items() if body.startswith(mark)]
+    guessed = [name for name, count in zeros.items() if count > len(body) // 8]
     try:
-        text = body.decode(encoding or "utf-8")
+        text = body.decode([*said, *guessed, "utf-8"][0])
     except UnicodeDecodeError:
         text = body.decode("cp1252", errors="replace")
     if "\0" in text:

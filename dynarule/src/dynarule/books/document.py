@@ -76,7 +76,10 @@ class Document:
                 end += 1
             elif end == at + 1:
                 if block.text.endswith(":"):  # "Opening hours:", a line for each day
-                    for line in takewhile(_is_fragment, blocks[end:]):
+                    for line in blocks[end:]:
+                        whole = line.text[-1:] == ":" or is_whole(line.text) or has_verb(line.text)
+                        if whole or line.kind != "text":
+                            break
                         line.kind, lists = "item", True
                 pairs = zip(blocks[end:], [*blocks[end + 1 :], Block("heading", "", [])], strict=False)
                 if block.kind == "item" or lists:
@@ -204,25 +207,14 @@ def _is_heading(block: Block, after: Block) -> bool:
     if after.kind == "table":
         verb = has_verb(text if len(text.split()) > 4 else text.rpartition(" ")[0])  # "Seasons and limits"
         return block.kind == "text" and (text.endswith(":") or not (verb or is_whole(text)))
-    if (
-        text.endswith((":", "-", "—", ","))
-        or RUNS_ON.search(text)
-        or has_verb(text)
-        or is_whole(text.removesuffix("etc."))
-        or leading(text)
-    ):
+    ends = text.endswith((":", "-", "—", ",")) or is_whole(text.removesuffix("etc.")) or RUNS_ON.search(text)
+    if ends or has_verb(text) or leading(text):
         return False
     lists = block.kind == "text" and after.kind == "item"
     below = after.kind == "text" or after.depth > block.depth
     whole = is_whole(after.text) or ": " in f"{after.text} "
     title = re.sub(r"^\d{1,2} (?=[A-Z])", "", text)  # "3 Lost property"
     return lists or (below and whole and not re.search(r"\d|: |^no\b|^not\b", title, re.IGNORECASE))
-
-
-def _is_fragment(block: Block) -> bool:
-    """Whether a text is no sentence, and leads in to nothing."""
-    ends = is_whole(block.text) or block.text.endswith(":")
-    return block.kind == "text" and not ends and not has_verb(block.text)
 
 
 def _ends_condition(lead: Block, last: Block, block: Block) -> bool:

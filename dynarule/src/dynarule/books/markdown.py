@@ -34,12 +34,12 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
         last = blocks[-1] if blocks and above else None
         if text == _CODE:
             text = ""
-            if blocks and not _RE.announces_code.search(blocks[-1].text):
-                blocks[-1].text = re.sub(":$", ".", blocks[-1].text)  # "Ensure that all tests pass:"
+            if blocks:
+                blocks[-1].text = _closed(blocks[-1].text)
         folio = _RE.page.match(text) and not (last and OPEN.search(above))  # a page's number
         if last and last.kind == "text" and _RE.underline.match(text) and len(last.starts) == 1:
             last.kind, last.depth, above = "heading", 1 if "=" in text else 2, ""
-        elif not text or folio or _RE.ruler.match(text) or _in_contents(text):
+        elif not text or folio or _RE.ruler.match(text) or _RE.of_contents.search(text):
             # a page may end within a sentence
             above = "" if not text or above.endswith((".", "!", "?")) else above
         elif heading := _RE.heading.match(text):
@@ -74,7 +74,10 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
         below = blocks[at + 1] if at + 1 < len(blocks) else block
         named = _RE.clause_title.match(block.text) and (below.kind == "item" or len(below.text) > 40)
         named = named and not has_verb(block.text.rpartition(" ")[0])  # "14.32.030 Parking limits."
-        if named or ((block.kind == "text" or alone or loud) and is_title(block.text)):
+        if block.kind == "text" and _RE.sum.fullmatch(block.text):
+            block.kind, block.mark = "lost", "a sum"
+            blocks[at - 1].text = _closed(blocks[at - 1].text)
+        elif named or ((block.kind == "text" or alone or loud) and is_title(block.text)):
             block.kind, block.depth = "heading", 3
         mark = NUMBER.match(block.text)
         if mark and len(mark[0]) < len(block.text):
@@ -83,10 +86,9 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
     return nested([block for block in blocks if block.text or block.rows])
 
 
-def _in_contents(text: str) -> bool:
-    """Whether a line is of a table of contents: dots up to a page number, or nothing but a link within the page."""
-    before = text.rstrip("0123456789")
-    return bool(_RE.link.match(text)) or (before != text and before[-16:].replace(" ", "").endswith("...."))
+def _closed(text: str) -> str:
+    """Return what stands before code or a sum and says enough itself with a stop: "Ensure that all tests pass:"."""
+    return text if _RE.announces_code.search(text) else re.sub(":$", ".", text)
 
 
 def _starts(text: str) -> bool:
@@ -97,16 +99,17 @@ def _starts(text: str) -> bool:
 def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> bool:
     """Whether a line goes on with the block of the line above."""
     lower = text.lstrip(" (")[:1].islower()
-    if (
-        (step := _RE.step.match(text))
-        and not is_whole(above)
-        and re.match(r"(?i:if|when|given)\b", block.text)
-    ):
+    step = None if is_whole(above) else _RE.step.match(text)
+    if step and re.match(r"(?i:if|when|given)\b", block.text):
         return step[0].lower() != "when" or block.text[:5].lower() == "given"
     if block.kind not in ("text", "item") or _RE.begins.match(text) or (lower and _RE.stop.search(above)):
         return False
     torn = block.text[:1].isupper() and len(above) > 30  # a rule of its own would begin as the last one did
-    if OPEN.search(above) or (lower and (wrapped or torn or len(above) > max(45, 0.7 * width))):
+    if (
+        OPEN.search(above)
+        or re.match(r"= ?\d|(?:and|or) ", text)
+        or (lower and (wrapped or torn or len(above) > max(45, 0.7 * width)))
+    ):
         return True
     return wrapped and len(above) > 0.7 * width and not is_title(block.text)
 

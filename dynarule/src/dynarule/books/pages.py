@@ -20,18 +20,10 @@ _ASIDE = patterns("pages").aside
 _WITHIN = re.compile("^#")
 
 
-def markup(path: Path) -> bytes | str:
-    """Return a page as text where it is UTF-8, else its bytes, of which the page says the encoding."""
-    body = path.read_bytes()
-    try:
-        return body.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return body
-
-
 def read_html(body: bytes | str) -> list[Block]:
     """Return the blocks of a page, without its navigation, notices and forms."""
-    soup = need("bs4", "documents").BeautifulSoup(body, "html.parser")
+    first = {"from_encoding": "utf-8"} if isinstance(body, bytes) else {}  # else as the page says
+    soup = need("bs4", "documents").BeautifulSoup(body, "html.parser", **first)
     pressed = [b for b in soup("button") if not (b.has_attr("aria-expanded") or b.find_parent(_TITLES))]
     for tag in [*soup(_LEFT_OUT), *soup(id=_ASIDE), *soup(class_=_ASIDE), *pressed]:
         tag.decompose()

@@ -14,7 +14,7 @@ from ..bank.sources import read_parquet
 from .blocks import Block, decoded
 from .document import Document
 from .markdown import blocks_of
-from .pages import markup, read_docx, read_html, read_mail
+from .pages import read_docx, read_html, read_mail
 from .pdf import read_pdf
 from .records import read_json, records
 from .rules import BookReading, DocumentRule
@@ -108,7 +108,14 @@ def read_blocks(path: Path) -> list[Block]:
         raise ValueError(f"{path} is no document that can be read; expected one of {' '.join(_READERS)}")
     try:
         if suffix in (".docx", ".xlsx"):
-            _check_archive(path)
+            if path.read_bytes()[:4] == b"\xd0\xcf\x11\xe0":
+                raise ValueError(
+                    "it is locked by a password or of an older format; save it anew, without one"
+                )
+            with ZipFile(path) as archive:  # what is small on disk may fill the memory once it is unpacked
+                size = sum(part.file_size for part in archive.infolist())
+            if size > max(_UNPACKED, _RATIO * path.stat().st_size):
+                raise ValueError(f"it unpacks to {size >> 20:,} MiB, which no document of its size does")
         return _READERS[suffix](path)
     except (ImportError, MemoryError):
         raise
@@ -126,20 +133,14 @@ def read_text(path: Path) -> list[Block]:
     marks = next((m for m in told if re.search(m["mark"], text, re.MULTILINE)), None)
     if marks is None:
         return blocks_of(list(enumerate(text.splitlines(), 1)))
+    if "refs" in marks:  # a reference is said by its own words, the title that it leads to, or its label
+        titles = {m["label"]: m["title"] for m in re.finditer(marks["labels"], text, re.MULTILINE)}
+        text = re.sub(
+            marks["refs"], lambda m: m[2] or titles.get(m[1], re.sub(r"\w+:|\W|_", " ", m[1])), text
+        )
     for pattern, put in marks["put"]:
         text = re.sub(pattern, put, text, flags=re.MULTILINE)
     return read_html(text)
-
-
-def _check_archive(path: Path) -> None:
-    """Refuse what is locked, and what is small on disk and fills the memory once it is unpacked."""
-    with path.open("rb") as file:
-        if file.read(4) == b"\xd0\xcf\x11\xe0":
-            raise ValueError("it is locked by a password or of an older format; save it anew, without one")
-    with ZipFile(path) as archive:
-        size = sum(part.file_size for part in archive.infolist())
-    if size > max(_UNPACKED, _RATIO * path.stat().st_size):
-        raise ValueError(f"it unpacks to {size >> 20:,} MiB, which no document of its size does")
 
 
 _QUOTED = r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\""
@@ -175,7 +176,7 @@ def read_program(path: Path) -> list[Block]:
 _READERS = {
     ".eml": read_mail,
     **dict.fromkeys(".md .markdown .txt .rst .wiki .adoc .asciidoc .tex".split(), read_text),
-    **dict.fromkeys((".html", ".htm"), lambda path: read_html(markup(path))),
+    **dict.fromkeys((".html", ".htm"), lambda path: read_html(path.read_bytes())),
     ".docx": read_docx,
     ".pdf": read_pdf,
     **dict.fromkeys((".csv", ".tsv"), read_cells),

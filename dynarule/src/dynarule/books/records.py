@@ -12,12 +12,9 @@ from ..bank.lexicon import LISTS, WORDS, has_verb
 from .blocks import Block, Row, decoded, is_whole, plain
 from .tables import bound
 
-_LineOf = Callable[..., int]
-_NEAR = 100_000
-"""Characters in which the next key stands."""
+_NEAR = 100_000  # characters in which the next key stands
 _PARTS = frozenset().union(*(LISTS[f"{name}_columns"] for name in ("if", "case", "then"))) | LISTS["said"]
-_TEST = ("fact", "field"), ("operator", "op"), ("value",)
-"""Names of a condition's parts."""
+_TEST = ("fact", "field"), ("operator", "op"), ("value",)  # names of a condition's parts
 
 
 def read_json(path: Path) -> list[Block]:
@@ -41,7 +38,7 @@ def read_json(path: Path) -> list[Block]:
     return [block for part in parts for block in _parts(part, line_of)]
 
 
-def _parts(value: Any, line_of: _LineOf, path: tuple[str, ...] = ()) -> Iterator[Block]:
+def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) -> Iterator[Block]:
     """Yield the blocks of a value: texts, records as tables, and single values behind the keys that lead to them."""
     rows = value if isinstance(value, list) else [value]
     objects = [row for row in rows if isinstance(row, dict)]

@@ -13,16 +13,29 @@ from .blocks import is_whole
 
 @dataclass
 class DocumentRule:
-    """A rule of a document."""
+    """A rule of a document.
 
-    text: str  # one or more whole sentences
-    premise: str  # as the conclusion the whole text, where the two are not sure
+    Attributes
+    ----------
+    text, premise, conclusion : str
+        One or more whole sentences, and their parts; both are the whole text where ``sure`` is false.
+    source, line : str, int
+        Name of the file, or its path where two have one name, with that of one sheet of several; and where the rule
+        begins: a line, a page of a PDF, a paragraph of a DOCX, a row of a table.
+    context, also : tuple of str, list of str
+        The headings above it, and where else the same rule stands.
+    sure : bool
+        Whether the parts were found by the structure of the sentence.
+    """
+
+    text: str
+    premise: str
     conclusion: str
-    source: str  # name of the file, or its path where two have one name; with that of one sheet of several
-    line: int  # where it begins: a line, a page of a PDF, a paragraph of a DOCX, a row of a table
-    context: tuple[str, ...] = ()  # the headings above it
-    sure: bool = True  # whether the parts were found by the structure of the sentence
-    also: list[str] = field(default_factory=list)  # where else the same rule stands
+    source: str
+    line: int
+    context: tuple[str, ...] = ()
+    sure: bool = True
+    also: list[str] = field(default_factory=list)
 
     def go_on(self, sentence: str) -> None:
         """Add a sentence that says nothing by itself."""
@@ -53,7 +66,11 @@ def write_book(folder: Path, reading: BookReading) -> None:
     """
     import jinja2
 
-    names = ids_of(reading.rules)
+    seen: Counter[str] = Counter()
+    names = []  # "handbook.md:12", and "handbook.md:12.2" for the next on that line
+    for rule in reading.rules:
+        seen[rule.place] += 1
+        names.append(rule.place + (f".{seen[rule.place]}" if seen[rule.place] > 1 else ""))
     table = io.StringIO(newline="")
     rows = csv.writer(table)
     rows.writerow(("id", "rule", "premise", "conclusion", "context", "also"))
@@ -70,13 +87,3 @@ def write_book(folder: Path, reading: BookReading) -> None:
         page = template.render(rules=list(zip(names, reading.rules, strict=True)), reading=reading)
         (work / "review.html").write_text(page + "\n", encoding="utf-8")
         work.replace(folder)
-
-
-def ids_of(rules: list[DocumentRule]) -> list[str]:
-    """Return an id for each rule: ``handbook.md:12``, and ``handbook.md:12.2`` for the next on that line."""
-    seen: Counter[str] = Counter()
-    names = []
-    for rule in rules:
-        seen[rule.place] += 1
-        names.append(rule.place + (f".{seen[rule.place]}" if seen[rule.place] > 1 else ""))
-    return names

@@ -84,7 +84,8 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     words = {match[0].strip(" ;,") for match in ends_of if match}
     every = _RE.all.search(stem) or (words <= {"and", "und"} and words and not _RE.following.search(stem))
     some = _RE.any.search(stem) or words in ({"or"}, {"oder"})
-    condition = _in_condition(stem)
+    openers = [*_RE.in_condition.finditer(stem)]  # "... if the guest": no verb since, but for the last word
+    condition = openers and not has_verb(stem[openers[-1].end() :].strip().rpartition(" ")[0])
     runs = (condition or not has_verb(stem)) and any(
         _RE.finite.match(i.text) or goes_on(i.text) for i, _ in groups
     )
@@ -124,12 +125,6 @@ def _with_series(item: Block, below: Sequence[Block]) -> str:
     some = any(re.search(r"\bor\W*$|^or\b", each.text) for each in below)
     series = _series([_bare(each.text) for each in below], "or" if some else "and")
     return f"{item.text.rstrip(' :–—-')} {series}"
-
-
-def _in_condition(stem: str) -> bool:
-    """Whether words end within a condition: "... if the guest", no verb since its beginning, but for the last word."""
-    openers = [*_RE.in_condition.finditer(stem)]
-    return bool(openers) and not has_verb(stem[openers[-1].end() :].strip().rpartition(" ")[0])
 
 
 def whole_item(title: str, text: str) -> str:

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, time
 from itertools import takewhile
@@ -28,13 +29,10 @@ def read_cells(path: Path) -> list[Block]:
         delimiter, text, skipped = named[1], rest, 1
     else:
         sample = re.sub(r'"[^"]*"', "", "\n".join(text.splitlines()[:20])).splitlines()
-        counts = {sign: [line.count(sign) for line in sample if line.strip()] for sign in _DELIMITERS}
+        counts = {sign: Counter(line.count(sign) for line in sample if sign in line) for sign in _DELIMITERS}
         usual = "\t" if path.suffix.lower() == ".tsv" else ","
-        # how many lines have the usual number of it
-        steady = {
-            sign: max((found.count(n) for n in {*found} - {0}), default=0) for sign, found in counts.items()
-        }
-        delimiter = max(_DELIMITERS, key=lambda sign: (steady[sign], sign == usual))
+        # of which the most lines have the usual number
+        delimiter = max(_DELIMITERS, key=lambda sign: (max(counts[sign].values(), default=0), sign == usual))
     quoting = csv.QUOTE_NONE if delimiter == "\t" and '"' not in text else csv.QUOTE_MINIMAL
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)  # type: ignore[arg-type]
     rows: list[Row] = []

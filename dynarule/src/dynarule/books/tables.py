@@ -1,5 +1,6 @@
 """Rules of tables: a row each of a decision table, a cell each of a matrix, or the texts of one column."""
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -50,6 +51,12 @@ def table_rules(
     rows = _one_header([(line, cells) for line, cells in rows if any(cells)])
     if not rows:
         return [], ""
+    if not (text or outcomes) and (foreign := _foreign([cells for _, cells in rows])):
+        said = ", ".join(repr(rows[0][1][i]) for i in sorted(foreign))
+        kept = [(line, [cell for i, cell in enumerate(cells) if i not in foreign]) for line, cells in rows]
+        kept[0][1][:] = [re.sub(r"(?i)(?<=\w)[ _-]+\(?en\)?$", "", name) for name in kept[0][1]]
+        made, read_as = table_rules(kept, title=title)
+        return made, f"{read_as}; left out, the same in another language: {said}"
     header, body = rows[0][1], rows[1:]
     even = len({len(cells) for _, cells in rows}) == 1
     two = even and len(header) == 2 and not (text or outcomes)
@@ -92,6 +99,29 @@ def table_rules(
         header = ["if" if i == first[0] else name for i, name in enumerate(header)]
     if_, then = (", ".join(header[i] for i in columns) for columns in (first, last))
     return list(_decisions(header, body, first, last)), f"if {if_}, then {then}"
+
+
+def _foreign(rows: Sequence[Sequence[str]]) -> set[int]:
+    """Return the columns that say what an English one says: by names such as "fee_de", or by words and numbers."""
+    columns = list(zip(*rows, strict=False))
+    ends = [re.fullmatch(r"(.*[^\W_])[ _-]+\(?([a-z]{2})\)?", column[0].lower()) for column in columns]
+    named = {i: end.groups() for i, end in enumerate(ends) if end and end[2] in LISTS["languages"]}
+    found = {
+        i for i, (name, language) in named.items() if language != "en" and (name, "en") in named.values()
+    }
+    words = [[re.findall(r"[^\W\d]+", cell.lower()) for cell in column] for column in columns]
+    numbers = [[re.findall(r"\d+", cell) for cell in column] for column in columns]
+    kinds = [LISTS["english"], LISTS["foreign"]]
+    # in how many cells each kind of words is
+    english, other = (
+        [sum(not kind.isdisjoint(said) for said in column) for column in words] for kind in kinds
+    )
+    lengths = [sum(map(len, column)) or 1 for column in words]
+    for i, j in itertools.permutations(range(min(len(columns), 9)), 2):
+        same = sum(a == b for a, b in zip(numbers[i], numbers[j], strict=True)) > 0.6 * len(rows)
+        if same and 0.4 < lengths[j] / lengths[i] < 2.5 and english[i] > other[i]:
+            found |= {j} if other[j] > max(english[j], 0.5 * len(rows)) else set()
+    return found
 
 
 def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> Sequence[int]:
@@ -188,7 +218,11 @@ def _decisions(
 ) -> Iterator[TableRule]:
     for line, cells in body:
         conditions = [
-            _condition(header[i], cells[i]) for i in first if cells[i] and cells[i].lower() not in _ANY
+            cells[i]
+            if header[i].lower() in PREMISE_NAMES
+            else f"{_phrase(header[i])} is {bound(cells[i]) or cells[i]}"
+            for i in first
+            if cells[i] and cells[i].lower() not in _ANY
         ]
         effects = [_effect(header[i], cells[i], last) for i in last if cells[i] and cells[i] not in _BLANK]
         premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
@@ -211,12 +245,6 @@ def _effect(name: str, cell: str, last: Sequence[int]) -> str:
     if phrase in LISTS["orders"] and len(last) == 1 and " " in cell and VERBS.get(cell.split()[0]):
         return cell  # "action": "call Ann"
     return f"{phrase} {cell}" if re.search(r"\b(?:if|when|by|to|in|for)$", phrase) else f"{phrase} is {cell}"
-
-
-def _condition(name: str, cell: str) -> str:
-    if name.lower() in PREMISE_NAMES:
-        return cell
-    return f"{_phrase(name)} is {bound(cell) or cell}"
 
 
 def bound(cell: str) -> str:

@@ -62,8 +62,12 @@ def generate(
     def show(answer: Generation) -> None:
         text = next(asked)
         if as_json:
-            searches = {"trace": [_json_search(search, top) for search in answer.trace]} if trace else {}
-            results.append({"question": text, "answer": answer.text, **searches})
+            results.append({"question": text, "answer": answer.text} | ({"trace": []} if trace else {}))
+            for search in answer.trace if trace else ():
+                said = {"step": search.step, "layer": search.layer, "ids": search.ids[:top]}
+                said |= {"rules": search.texts[:top], "scores": search.scores[:top]}
+                way = {"way": search.way} if hasattr(search, "way") else {}  # of DynaRule+
+                results[-1]["trace"].append(said | way)
             return
         if len(texts) > 1:
             say(one_line(f"# {text}"))
@@ -85,14 +89,6 @@ def generate(
     )
     if as_json:
         say(json.dumps({"answers": results}, indent=1, ensure_ascii=False))
-
-
-def _json_search(search: Retrieval, top: int) -> dict[str, Any]:
-    values: dict[str, Any] = {"step": search.step, "layer": search.layer, "ids": search.ids[:top]}
-    values |= {"rules": search.texts[:top], "scores": search.scores[:top]}
-    if hasattr(search, "way"):  # of DynaRule+
-        values["way"] = search.way
-    return values
 
 
 def _say_search(search: Retrieval, bank: RuleBank, top: int, shown: set[str]) -> None:

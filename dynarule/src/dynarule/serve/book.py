@@ -13,13 +13,23 @@ from ..bank.storage import changed_bank, is_bank
 
 @dataclass
 class Book:
-    """Rules that are served under a name."""
+    """Rules that are served under a name.
 
-    name: str  # what requests call it
-    bank: RuleBank  # its rules, in memory
-    # The bank folder in which a change is written before it is acknowledged; where it holds no bank, nothing changes.
+    Attributes
+    ----------
+    name, bank : str, RuleBank
+        What requests call it, and its rules, in memory.
+    folder : Path or None
+        The bank folder in which a change is written before it is acknowledged; where it holds no bank, the rules
+        cannot be changed.
+    encoder : callable or None
+        Opens the encoder of rules that are added.
+    """
+
+    name: str
+    bank: RuleBank
     folder: Path | None = None
-    encoder: Callable[[], Any] | None = None  # opens the encoder of rules that are added
+    encoder: Callable[[], Any] | None = None
 
     def put(self, rules: Rules, *, replace: bool) -> None:
         """Add rules, or replace those of the same ids, on disk and then in memory.

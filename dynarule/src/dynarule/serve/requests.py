@@ -26,17 +26,30 @@ class Answer:
 
 @dataclass
 class Request:
-    """One answer that is asked for."""
+    """One answer that is asked for.
+
+    Attributes
+    ----------
+    book, prompt : str, Prompt
+        Name of the book, and what is asked, as for `dynarule.generate`.
+    emit : callable
+        Called from the engine's thread with each new piece of text, and in the end with an `Answer` or an exception.
+    max_tokens, temperature, top_p : int, float, float
+        Most tokens of the answer, and how they are drawn; a temperature of 0 is greedy.
+    seed : int or None
+        With a seed, the answer is sampled alone: a batch would share its random numbers.
+    stop : tuple of str
+        Where the answer ends, these words left out.
+    """
 
     book: str
-    prompt: Prompt  # as for `dynarule.generate`
-    # Called from the engine's thread with each new piece of text, and in the end with an `Answer` or an exception.
+    prompt: Prompt
     emit: Callable[[str | Answer | Exception], object]
     max_tokens: int = 256
-    temperature: float = 0.0  # 0 is greedy
+    temperature: float = 0.0
     top_p: float = 1.0
-    seed: int | None = None  # with one, the answer is sampled alone: a batch would share its random numbers
-    stop: tuple[str, ...] = ()  # where the answer ends, these words left out
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
     cancelled: bool = field(default=False, init=False)
     prompt_tokens: int = field(default=0, init=False)
 
