@@ -1,12 +1,12 @@
 """A tiny random language model in a folder, as a user would bring one."""
 
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-def save_model(folder, layers=2, positions=8192, seed=0, words=()):
-    """Write ``base/`` with a random Qwen2 and a byte-pair tokenizer trained on some text."""
-    import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
+def byte_level(texts):
+    """A tokenizer of GPT-2's kind, as SmolLM2 has one, trained on some texts."""
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
@@ -16,13 +16,18 @@ def save_model(folder, layers=2, positions=8192, seed=0, words=()):
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    made.train_from_iterator(list(words) or ["If A chases B, B will enter the bridge."], trainer)
-    tokenizer = PreTrainedTokenizerFast(
+    made.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
         tokenizer_object=made,
         pad_token="<pad>",
         eos_token="<end>",
         additional_special_tokens=["<search>"],
     )
+
+
+def save_model(folder, layers=2, positions=8192, seed=0, words=()):
+    """Write ``base/`` with a random Qwen2 and a byte-pair tokenizer trained on some text."""
+    tokenizer = byte_level(list(words) or ["If A chases B, B will enter the bridge."])
     torch.manual_seed(seed)
     config = Qwen2Config(
         vocab_size=len(tokenizer),

@@ -18,7 +18,15 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+import torch
+import yaml
+from ruleworld_data import __version__
+from ruleworld_data.generate import table
+from ruleworld_data.spec import SCALES, SUBTASKS, WorldSpec
+from transformers import AutoModelForCausalLM, Qwen2Config
 from typer.testing import CliRunner
+
+from dynarule import RuleAdapter, dynarule_config
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -140,11 +148,6 @@ QWEN = {
 
 @pytest.mark.parametrize("name", QWEN)
 def test_what_a_training_costs_is_computed_from_the_shapes_of_the_models(name):
-    import torch
-    from transformers import AutoModelForCausalLM, Qwen2Config
-
-    from dynarule import RuleAdapter, dynarule_config
-
     names = (
         "hidden_size num_hidden_layers num_attention_heads num_key_value_heads intermediate_size vocab_size"
     )
@@ -299,9 +302,6 @@ def test_prose_is_of_short_lines_and_the_front_page_of_two_screens():
 
 
 def test_the_first_question_of_the_front_page_is_the_first_of_the_test_split():
-    from ruleworld_data.generate import table
-    from ruleworld_data.spec import WorldSpec
-
     (row,) = table("single_rule", WorldSpec(split="test")).slice(0, 1).to_pylist()
     shown = " ".join(text_of("README.md").replace("\n> ", " ").split())
     assert row["question"] in shown and row["answers"] == ["18"]
@@ -319,8 +319,6 @@ def test_links_and_names_of_files_lead_somewhere():
 
 
 def test_the_data_card_counts_what_the_scales_hold():
-    from ruleworld_data.spec import SCALES, SUBTASKS
-
     full, paper = SCALES["full"], SCALES["paper"]
     rules = full.sizes.rule_counts()
     kept = rules | paper.subset
@@ -348,8 +346,5 @@ def test_the_site_builds_without_a_warning(tmp_path):
 
 
 def test_the_citation_names_the_version_that_is_here():
-    import yaml
-    from ruleworld_data import __version__
-
     assert yaml.safe_load(text_of("CITATION.cff"))["version"] == __version__
     assert f"## {__version__}" in text_of("CHANGELOG.md")

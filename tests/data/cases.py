@@ -1,9 +1,10 @@
 """Cases that stand as text beside a test: one a line, its cells between bars, in blocks between blank lines."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ruleworld_data.generate import table
-from ruleworld_data.spec import WorldSpec
+from ruleworld_data.spec import QUESTION_SPLITS, SCALES, SUBTASKS, WorldSpec
 
 
 def blocks(test, name):
@@ -14,6 +15,12 @@ def blocks(test, name):
         for block in text.strip().split("\n\n")
     ]
     return [[tuple(None if cell == "-" else cell for cell in row) for row in block] for block in rows]
+
+
+def asking_few(scale, each):
+    """Return a scale that asks so many questions where it may ask fewer than fifty."""
+    evaluation = dict.fromkeys(QUESTION_SPLITS, each) | {"test": 50, "mini": 50}
+    return replace(SCALES[scale], train=dict.fromkeys(SUBTASKS, 20), evaluation=evaluation, unit_pool=20)
 
 
 def question_table(subtask, split, scale="paper", seed=0, start=0, stop=None, **made):

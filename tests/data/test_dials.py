@@ -17,7 +17,7 @@ from ruleworld_data.verify import verify
 from ruleworld_data.world import drawing
 
 from .brute_force import BruteForce, blemish, misread
-from .cases import question_table
+from .cases import asking_few, question_table
 
 ALL = Dials(hops=8, parts=5, crowd=5, conjunction=2, thresholds=True, compare=True, exceptions=2)
 QUICK = [
@@ -32,14 +32,7 @@ QUICK = [
 def small(monkeypatch):
     """Make the two smaller scales ask few questions."""
     for scale in ("tiny", "paper"):
-        few = replace(
-            SCALES[scale],
-            train=dict.fromkeys(spec.SUBTASKS, 20),
-            evaluation=dict.fromkeys(spec.QUESTION_SPLITS, 15),
-            unit_pool=20,
-        )
-        few.evaluation["test"] = few.evaluation["mini"] = 50
-        monkeypatch.setitem(SCALES, scale, few)
+        monkeypatch.setitem(SCALES, scale, asking_few(scale, 15))
     spec.world._turned.cache_clear()
     yield
     spec.world._turned.cache_clear()

@@ -4,9 +4,10 @@ import os
 
 import pytest
 import torch
+from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from transformers import AutoConfig, AutoModelForCausalLM, DynamicCache, PreTrainedTokenizerFast
 
-# Before anything imports huggingface_hub: without a network its retries take minutes.
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
+from dynarule import RuleAdapter, RuleBank, dynarule_config
 
 # Tiny matrices: more threads only wait for each other. Whether results depend on them is asked with 2.
 torch.set_num_threads(int(os.environ.get("DYNARULE_TEST_THREADS", "1")))
@@ -16,8 +17,6 @@ WIDTH = 20
 
 def make_model(family: str, dtype: torch.dtype = torch.float32, **changes):
     """A random model whose weights are large enough that attention is not uniform."""
-    from transformers import AutoConfig, AutoModelForCausalLM
-
     # Mistral's window is shorter than the laws' texts.
     extra = {"qwen3": {"head_dim": 16}, "mistral": {"sliding_window": 12}}.get(family, {})
     settings = {
@@ -62,8 +61,6 @@ def family(request):
 
 def read_pieces(model, ids_BT, mask_BT, sizes):
     """Logits of some texts that are read through a cache in pieces of so many tokens."""
-    from transformers import DynamicCache
-
     positions, cache = (mask_BT.cumsum(-1) - 1).clamp_min(0), DynamicCache(config=model.config)
     logits, stop = [], 0
     for size in sizes:
@@ -81,8 +78,6 @@ def read_pieces(model, ids_BT, mask_BT, sizes):
 
 def random_bank(texts, **options):
     """Rules r0, r1, ... of these texts, with random embeddings."""
-    from dynarule import RuleBank
-
     generator = torch.Generator().manual_seed(1)
     keys, values = (torch.randn(len(texts), WIDTH, generator=generator) for _ in range(2))
     return RuleBank(keys, values, [f"r{i}" for i in range(len(texts))], list(texts), **options)
@@ -94,21 +89,38 @@ def bank():
 
 
 class FakeEncoder:
-    """Texts to vectors that depend on every word; no model."""
+    """Texts to vectors that depend on every character and its place, the same in every process; no model."""
 
     def __init__(self, model="minilm"):
         self.fingerprint = f"{model}@1"
 
     def __call__(self, texts):
-        rows = [torch.randn(WIDTH, generator=torch.Generator().manual_seed(sum(map(ord, t)))) for t in texts]
+        seeds = [sum(ord(c) * place for place, c in enumerate(text, 1)) for text in texts]
+        rows = [torch.randn(WIDTH, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
         return torch.stack(rows) if rows else torch.zeros(0, WIDTH)
+
+
+def forcing(*steps, token=90, then=None):
+    """A logits processor that forces <search>, or another token, at some lengths of the answer.
+
+    Before each token it calls ``then(length)``.
+    """
+
+    def process(ids, scores):
+        process.length += 1
+        if then is not None:
+            then(process.length)
+        if process.length in steps:
+            scores = torch.full_like(scores, -torch.inf)
+            scores[:, token] = 0
+        return scores
+
+    process.length = -1
+    return process
 
 
 def make_tokenizer(words: int = 90, search: bool = False, chat: bool = False):
     """A word tokenizer whose word "w12" has id 12; 0 pads, 96 ends, as in the tiny models."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     vocabulary = {"<pad>": 0} | {f"w{i}": i for i in range(1, words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="w1"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -122,9 +134,6 @@ def make_tokenizer(words: int = 90, search: bool = False, chat: bool = False):
 
 def make_word_tokenizer(texts, special=("<pad>", "<eos>", "<unk>", "<search>")):
     """A word-level tokenizer over the words of some texts, with <search> as a special token."""
-    from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
     split = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(Regex(r"\n|\d|[A-Za-z]+|[^\sA-Za-z\d]"), "isolated"),
@@ -157,7 +166,6 @@ tiny_tokenizer, word_tokenizer = map(as_fixture, (make_tokenizer, make_word_toke
 @pytest.fixture
 def ready(tiny_model, tiny_tokenizer):
     """Makes a model that does not end by itself, a tokenizer that knows <search>, and an adapter."""
-    from dynarule import RuleAdapter, dynarule_config
 
     def make(family="qwen2"):
         model = tiny_model(family, tie_word_embeddings=False)

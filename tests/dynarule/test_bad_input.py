@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from dynarule.attention import AttendedRules
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from dynarule import (
@@ -18,6 +19,8 @@ from dynarule import (
     srki_config,
 )
 
+from .conftest import forcing
+
 WIDTH, SEARCH = 20, 90
 IDS = torch.tensor([[11, 12, 13, 14]])
 
@@ -26,22 +29,6 @@ def some(bank, start, stop, prefix=""):
     part = slice(start, stop)
     names = [prefix + name for name in bank.ids[part]]
     return RuleBank(bank.keys_MP[part].clone(), bank.values_MP[part].clone(), names, bank.texts[part])
-
-
-def forcing(*steps, then=None):
-    """A logits processor that emits <search> at some lengths of the answer and calls `then(length)` before each."""
-
-    def process(ids, scores):
-        process.length += 1
-        if then is not None:
-            then(process.length)
-        if process.length in steps:
-            scores = torch.full_like(scores, -torch.inf)
-            scores[:, SEARCH] = 0
-        return scores
-
-    process.length = -1
-    return process
 
 
 def test_an_unsupported_family_is_named():
@@ -191,8 +178,6 @@ def test_what_is_the_question_is_said_of_one_text_alone(ready, bank):
 @torch.no_grad()
 def seen_rules(model, adapter, bank, ids=IDS):
     """Rules that each layer's attention gets, and the shift added to their scores."""
-    from dynarule.attention import AttendedRules
-
     found: dict[int, AttendedRules] = {}
     memory = RuleMemory(adapter, bank, SEARCH)
     plain = memory.attended

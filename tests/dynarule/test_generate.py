@@ -23,23 +23,10 @@ from dynarule import (
     question_prompts,
 )
 
-from .conftest import random_bank
+from .conftest import forcing
 
 WIDTH, SEARCH = 20, 90
 PROMPTS = ["w11 w12 w13", "w20", "w31 w32 w33 w34 w35 w36", "w41 w42"]
-
-
-def always(token, at):
-    """A logits processor that forces a token at given lengths of the answer."""
-
-    def process(input_ids, scores):
-        process.length = getattr(process, "length", -1) + 1
-        if process.length in at:
-            scores = torch.full_like(scores, -torch.inf)
-            scores[:, token] = 0
-        return scores
-
-    return process
 
 
 def by_hand(model, tokenizer, adapter, bank, prompt, steps, forced=()):
@@ -57,19 +44,25 @@ def by_hand(model, tokenizer, adapter, bank, prompt, steps, forced=()):
     return ids[start:], memory.trace
 
 
-def test_an_answer_ends_at_a_stop_string():
-    folder = next(Path(__file__).parents[2].glob("benchmarks/**/models/tiny/base"))
-    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5, update_scope="none"))
-    bank = random_bank([f"rule {i}" for i in range(9)])
+@pytest.mark.parametrize("own", [True, False])
+def test_an_answer_ends_at_a_stop_string(own, bank, ready):
+    """Of the bundled model's tokenizer, and of one whose words are tokens, over two of them."""
+    if own:
+        folder = next(Path(__file__).parents[2].glob("benchmarks/**/models/tiny/base"))
+        model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+        RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5, update_scope="none"))
+    else:
+        model, tokenizer, _ = ready()
 
     def ask(**options):
-        answers = generate(model, tokenizer, bank, ["A cat", "In the"], max_new_tokens=12, **options)
+        prompts = ["A cat", "In the"] if own else PROMPTS[:2]
+        answers = generate(model, tokenizer, bank, prompts, max_new_tokens=12, **options)
         return [answer.text for answer in answers]
 
     first, second = ask()
-    stop = first.split()[3]
-    assert ask(stop_strings=[stop]) == [first[: first.index(stop) + len(stop)], second]
+    stop = first.split()[3] if own else " ".join(first.split()[1:3])
+    assert ask(stop_strings=[stop] if own else stop) == [first[: first.index(stop) + len(stop)], second]
+    assert stop not in second
     for wrong in (5, [""], [stop, None]):
         with pytest.raises(ValueError, match="texts that are not empty, got"):
             ask(stop_strings=wrong)
@@ -82,7 +75,7 @@ def test_answers_and_traces_are_those_of_full_forwards(family, bank, ready):
     expected = [by_hand(model, tokenizer, adapter, bank, prompt, 8, forced=(2, 5)) for prompt in PROMPTS]
     for size in (1, 3, 8):
         for start in range(0, len(PROMPTS), size):
-            forced, part = [always(SEARCH, at=(2, 5))], PROMPTS[start : start + size]
+            forced, part = [forcing(2, 5)], PROMPTS[start : start + size]
             options = {"max_new_tokens": 8, "batch_size": size, "logits_processor": forced}
             answers = generate(model, tokenizer, bank, part, **options)
             wanted = expected[start : start + size]
@@ -93,14 +86,6 @@ def test_answers_and_traces_are_those_of_full_forwards(family, bank, ready):
                 assert searches == [(r.step, r.layer, r.ids) for r in trace][: len(searches)]
                 assert len(searches) == 1 + ids[:-1].count(SEARCH) == 3
                 assert {r.row for r in answer.trace} == {row}
-
-
-def test_a_stop_string_ends_an_answer_of_any_tokenizer(bank, ready):
-    model, tokenizer, _ = ready()
-    whole, other = (answer.text for answer in generate(model, tokenizer, bank, PROMPTS[:2], max_new_tokens=8))
-    stop = " ".join(whole.split()[1:3])  # of words that are tokens, over two of them
-    ended, _ = generate(model, tokenizer, bank, PROMPTS[:2], max_new_tokens=8, stop_strings=stop)
-    assert stop not in other and ended.text == whole[: whole.index(stop) + len(stop)]
 
 
 def test_text_grows_token_by_token_and_few_are_decoded():
@@ -159,11 +144,11 @@ def test_search_is_written_behind_all_headers_but_the_first(
 
 def test_an_answer_ends_where_a_search_finds_nothing_that_stands_out(ask):
     options = {"max_new_tokens": 8, "eos_token_id": -1}
-    whole = ask(PROMPTS, logits_processor=[always(SEARCH, at=(2, 5))], **options)
+    whole = ask(PROMPTS, logits_processor=[forcing(2, 5)], **options)
     shares = [[float(torch.tensor(r.scores).softmax(0)[0]) for r in answer.trace] for answer in whole]
     assert [answer.support for answer in whole] == pytest.approx([min(own) for own in shares])
     for least in sorted(share + 1e-4 for own in shares for share in own):
-        told = ask(PROMPTS, logits_processor=[always(SEARCH, at=(2, 5))], min_support=least, **options)
+        told = ask(PROMPTS, logits_processor=[forcing(2, 5)], min_support=least, **options)
         for answer, full, own in zip(told, whole, shares, strict=True):
             ended = next((number for number, share in enumerate(own) if share < least), None)
             assert answer.refused == (ended is not None)
@@ -315,32 +300,28 @@ def test_what_is_no_question_is_refused(bank, ready):
         generate(model, tokenizer, bank, ["w1"])
 
 
-@pytest.mark.parametrize("special", [True, False])
-def test_control_tokens_that_a_question_or_a_rule_spells_are_text(special, tiny_model, tiny_tokenizer):
+@pytest.mark.parametrize(("token", "special"), [("<search>", True), ("<think>", True), ("<think>", False)])
+def test_control_tokens_that_a_question_or_a_rule_spells_are_text(token, special, tiny_model, tiny_tokenizer):
     """Those that are added as no special token, too, as Qwen's ``<think>`` is: here two unknown words."""
-    tokenizer = tiny_tokenizer(search=True)
-    tokenizer.add_tokens(AddedToken("<think>", special=special))
-    (prompt,) = question_prompts(tokenizer, ["w50 <think> w51"])
-    assert encode_prompt(tokenizer, prompt) == [50, *[1] * (2 - special), 51]
-    assert encode_prompt(tokenizer, "w50 <think>")[1] == tokenizer.convert_tokens_to_ids("<think>") > 1
-    assert RuleStates(tiny_model("llama"), tokenizer).tokens("<think> w51")[1] == [*[1] * (2 - special), 51]
-    tokenizer.chat_template = "{{ messages[0]['content'] }} <think>"
-    *spelled, think = encode_prompt(tokenizer, [{"role": "user", "content": "w50 <think>"}])
-    assert spelled == [50, *[1] * (2 - special)] and think > 1
+    tokenizer, unknown = tiny_tokenizer(search=True), [1] * (2 - special)
+    tokenizer.add_tokens(AddedToken(token, special=special))
+    (prompt,) = question_prompts(tokenizer, [f"w50 {token} w51 {token}"])
+    assert encode_prompt(tokenizer, prompt) == [50, *unknown, 51, *unknown]
+    # a prompt as it is
+    assert encode_prompt(tokenizer, f"w50 {token}")[1] == tokenizer.convert_tokens_to_ids(token) > 1
+    assert RuleStates(tiny_model("llama"), tokenizer).tokens(f"{token} w51")[1] == [*unknown, 51]
+    tokenizer.chat_template = f"{{{{ messages[0]['content'] }}}} {token}"
+    *spelled, last = encode_prompt(tokenizer, [{"role": "user", "content": f"w50 {token}"}])
+    assert spelled == [50, *unknown] and last > 1
 
 
-def test_control_tokens_that_a_chat_or_a_rule_spells_are_text(tiny_model, tiny_tokenizer):
-    tokenizer, plain = tiny_tokenizer(search=True), [50, 1, 51, 1]
-    (prompt,) = question_prompts(tokenizer, ["w50 <search> w51 <search>"])
-    assert encode_prompt(tokenizer, prompt) == plain
-    assert encode_prompt(tokenizer, "w50 <search>") == [50, SEARCH]  # a prompt as it is
-    assert len(RuleStates(tiny_model("llama"), tokenizer).tokens("w50 <search> w51")[1]) == 3
+def test_control_tokens_that_a_chat_spells_are_text(tiny_tokenizer):
     chat = tiny_tokenizer(search=True, chat=True)
     text = "{{ m['content'] }} {{ m['name'] }}"
     chat.chat_template = (
         f"{{% for m in messages %}}w2 {text} {{% endfor %}}<search> w3"  # the template's own is one
     )
-    for spelled, ids in (("w50 <search> w51 <search>", plain), ("w50 \ue0007\ue001", [50, 1]), ("w50", [50])):
+    for spelled, ids in (("w50 <search> w51", [50, 1, 51]), ("w50 \ue0007\ue001", [50, 1]), ("w50", [50])):
         for content in (spelled, [{"type": "text", "text": spelled}], ({"type": "text", "text": spelled},)):
             message = {"role": "user", "content": content, "name": "<search>"}
             assert encode_prompt(chat, [message]) == [2, *ids, SEARCH, 3]

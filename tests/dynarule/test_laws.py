@@ -8,6 +8,9 @@ import torch
 from dynarule.attention import AttendedRules, rule_attention
 from dynarule.attention_interface import NAMES, attention_forward, register
 from dynarule.kernels import attend, fused_attention, merged_attention, plain_attention
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.models.llama.modeling_llama import eager_attention_forward
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kernels
 
@@ -209,10 +212,6 @@ def test_queries_that_rope_widens_under_autocast_attend():
 def test_a_token_that_sees_no_rule_is_the_base_model_s_bit_for_bit(
     merge_from, dtype, before, masked, tiny_model, monkeypatch
 ):
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-    from transformers.models.llama.modeling_llama import eager_attention_forward
-
     monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", merge_from)
     register()
     generator = torch.Generator().manual_seed(7)

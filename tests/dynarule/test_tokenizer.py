@@ -4,10 +4,12 @@ import json
 
 import pytest
 import torch
+from dynarule.bank.sources import read_rules
 from dynarule.example import DATA, write_example
 from dynarule.search_token import search_id
 from dynarule.serve.unfamiliar import unfamiliar, words_of_text
 from dynarule.tokenizer import text_ids
+from dynarule.training.data import Encoder, target_text
 from transformers import AutoTokenizer
 
 from dynarule import load_tokenizer, prepare_search
@@ -32,9 +34,6 @@ def test_a_million_brackets_are_read_at_once(tiny_tokenizer):
 
 
 def test_the_example_is_whole_and_readable(tmp_path):
-    from dynarule.bank.sources import read_rules
-    from dynarule.training.data import Encoder, target_text
-
     folder = write_example(tmp_path / "depot")
     with pytest.raises(FileExistsError, match="choose a new folder"):
         write_example(folder)

@@ -1,5 +1,6 @@
 """Law 2 for a whole model: its logits are those of equation 2 written out, in float64, from the weights alone."""
 
+import pytest
 import torch
 
 from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config
@@ -130,19 +131,15 @@ def test_a_forward_is_equation_2_to_the_last_digits_of_fp32(family, bank, tiny_m
                 assert near(forward(model, adapter, bank, ids, 9)[0], expected)
 
 
+@pytest.mark.parametrize(("scope", "layers"), [("confidence", {LAYER}), ("all", {0, 1, 2, 3})])
 @torch.no_grad()
-def test_a_search_inside_the_question_is_text(bank, tiny_model, near):
+def test_a_search_inside_the_question_is_text_and_others_may_select_again_in_all_layers(
+    scope, layers, bank, tiny_model, near
+):
     """Only the model asks for rules again: whoever writes ``<search>`` into a question changes no rules by it."""
-    model, adapter, ids = ready("qwen2", tiny_model)
+    model, adapter, ids = ready("qwen2", tiny_model, scope)
     ids[[2, 7]] = SEARCH
     found, searches = forward(model, adapter, bank, ids, 9)
     assert near(found, reference(model, adapter, bank, ids, 9))
-    assert searches == [(step, LAYER) for step in range(3)]
-
-
-@torch.no_grad()
-def test_a_search_may_select_again_in_all_layers(bank, tiny_model, near):
-    model, adapter, ids = ready("qwen2", tiny_model, "all")
-    found, searches = forward(model, adapter, bank, ids, 9)
-    assert near(found, reference(model, adapter, bank, ids, 9))
-    assert {layer for step, layer in searches if step} == {0, 1, 2, 3}
+    assert {step for step, _ in searches} == {0, 1, 2}
+    assert {layer for step, layer in searches if step} == layers

@@ -21,25 +21,14 @@ from typer.testing import CliRunner
 
 from dynarule import RuleAdapter, RuleBank, dynarule_config, load_adapter
 
-WIDTH = 12
+from .conftest import WIDTH, FakeEncoder
+
 FORK = multiprocessing.get_context("fork")
-
-
-class FakeEncoder:
-    """Vectors without a model."""
-
-    fingerprint = "fake"
-
-    def __init__(self, *_, **__):
-        pass
-
-    def __call__(self, texts):
-        return torch.ones(len(texts), WIDTH)
 
 
 def rules(*names):
     keys = torch.ones(len(names), WIDTH)
-    return RuleBank(keys, keys, list(names), [f"text of {name}" for name in names], "fake")
+    return RuleBank(keys, keys, list(names), [f"text of {name}" for name in names], "minilm@1")
 
 
 def kill_at_random(work, seconds, stream):
@@ -56,6 +45,10 @@ def kill_at_random(work, seconds, stream):
 def commands(arguments):
     """Run commands one after another; return those that succeeded."""
     return [words for words in arguments if CliRunner().invoke(app, words).exit_code == 0]
+
+
+def build_bank(path, out, *more):
+    return CliRunner().invoke(app, ["bank", "build", str(path), "--out", str(out), *more])
 
 
 def test_what_several_commands_changed_at_once_is_all_there(tmp_path, monkeypatch):
@@ -216,9 +209,7 @@ def test_a_killed_build_goes_on_to_the_same_bank(tmp_path, monkeypatch):
     (tmp_path / "rules.txt").write_text("".join(f"If A is {i}, it is {i % 7}.\n" for i in range(9_000)))
 
     def build(name):
-        done = CliRunner().invoke(
-            app, ["bank", "build", str(tmp_path / "rules.txt"), "--out", str(tmp_path / name)]
-        )
+        done = build_bank(tmp_path / "rules.txt", tmp_path / name)
         assert done.exit_code == 0, done.output
 
     child = FORK.Process(target=build, args=["killed"])
@@ -241,9 +232,7 @@ def test_a_build_is_not_led_elsewhere_by_a_link_in_a_strangers_folder(link, tmp_
     elsewhere.mkdir()
     (tmp_path / "bank" / link).parent.mkdir(parents=True)
     (tmp_path / "bank" / link).symlink_to(elsewhere)
-    done = CliRunner().invoke(
-        app, ["bank", "build", str(tmp_path / "rules.txt"), "--out", str(tmp_path / "bank")]
-    )
+    done = build_bank(tmp_path / "rules.txt", tmp_path / "bank")
     assert done.exit_code == 2 and re.search("is a link, .*; remove it", done.output)
     assert not list(elsewhere.iterdir())
 
@@ -263,8 +252,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_is_encoded(tm
     (tmp_path / "notes.txt").write_text("mine")
     (tmp_path / "rules.txt").write_text("If A runs, A is tired.\n")
     for place in (tmp_path, tmp_path / "notes.txt"):
-        words = ["bank", "build", str(tmp_path / "rules.txt"), "--out", str(place), "--encoder", "nowhere"]
-        done = CliRunner().invoke(app, words)
+        done = build_bank(tmp_path / "rules.txt", place, "--encoder", "nowhere")
         assert done.exit_code and "not overwritten; choose a new folder" in done.output
     assert (tmp_path / "notes.txt").read_text() == "mine"
 

@@ -39,7 +39,12 @@ def test_a_request_says_what_the_protocol_wants(serve, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("RWBENCH_TIMEOUT", "nan"), ("RWBENCH_TRIES", "inf"), ("RULEWORLD_API_KEY", "sk-1\nX-Evil: yes")],
+    [
+        ("RWBENCH_TIMEOUT", "nan"),
+        ("RWBENCH_TIMEOUT", "soon"),
+        ("RWBENCH_TRIES", "inf"),
+        ("RULEWORLD_API_KEY", "sk-1\nX-Evil: yes"),
+    ],
 )
 def test_what_is_wrong_with_the_environment_ends_a_run_at_once(serve, monkeypatch, name, value):
     """It is the same for every question: none is asked, none fails, and a key is not shown."""
@@ -103,14 +108,11 @@ def test_an_endpoint_that_fails_on_and_on_stops_the_run(serve, options, workspac
     assert results["n"] == {"scheduled": 22, "scored": 22, "failed": 0}
 
 
-def test_settings_and_addresses_are_checked(serve, monkeypatch):
+def test_settings_and_addresses_are_checked():
     with pytest.raises(ValueError, match="is no web address"):
         Endpoint.of("m", "localhost:8000")
     with pytest.raises(ValueError, match="Input should be"):
         Endpoint.of("m", "http://localhost:8000", temperature=float("inf"))
-    monkeypatch.setenv("RWBENCH_TIMEOUT", "soon")
-    with pytest.raises(GoneError, match="RWBENCH_TIMEOUT must be a number"):
-        ask(serve(lambda prompt, nth: ANSWER), "q")
 
 
 def test_a_run_on_a_bad_endpoint_counts_everything_and_resumes(

@@ -9,6 +9,8 @@ from rwbench.backends.rows import encoded
 
 import dynarule
 
+from ..tiny_lm import byte_level
+
 LINE = Decoding(60, ("\n",), requests=True)
 
 
@@ -76,32 +78,16 @@ def test_lines_are_those_of_reading_everything_again(talks, wanted, monkeypatch,
     assert all(read[first][1] < 60 for first in firsts[1:])
 
 
-@pytest.fixture(scope="module")
-def byte_level():
-    """A tokenizer of GPT-2's kind, as SmolLM2 has one, that has met blank lines."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    texts = ["a rule ends.\n\n", "and then  \n\n\n"] * 9
-    tokenizer.train_from_iterator(
-        texts, trainers.BpeTrainer(initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
-    )
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-
-
 @pytest.mark.parametrize("ending", ["\n", "\n\n", " \n"])
-def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(byte_level, ending):
+def test_a_text_that_goes_on_has_the_tokens_that_it_has_before_a_word(ending):
     """A blank line at its end is two line breaks, as in every text that was read whole; alone it would be one token."""
-    text = f"a rule ends{ending}"
-    for tokenizer in (byte_level, load("tiny")[1]):
+    text, met = f"a rule ends{ending}", byte_level(["a rule ends.\n\n", "and then  \n\n\n"] * 9)
+    for tokenizer in (met, load("tiny")[1]):
         ids = encoded(tokenizer, text, True)
         assert tokenizer.decode(ids) == tokenizer.decode(tokenizer(text)["input_ids"])
         for word in ("[Step 1]", "If", "7"):
             assert tokenizer(text + word)["input_ids"][: len(ids)] == ids
-    assert byte_level("ends.\n\n")["input_ids"] != encoded(byte_level, "ends.\n\n", True)
+    assert met("ends.\n\n")["input_ids"] != encoded(met, "ends.\n\n", True)
 
 
 def test_a_sliding_window_keeps_nothing(talks, wanted, monkeypatch):

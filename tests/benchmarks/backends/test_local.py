@@ -34,7 +34,6 @@ def prompts(workspace):
 
 def reference(folder, text, tokens):
     """Greedy decoding of one prompt, without cache, prefix or padding."""
-
     model, tokenizer = load(str(folder))
     ids = tokenizer(text)["input_ids"]
     start = len(ids)
@@ -244,8 +243,6 @@ def test_a_folder_without_a_model_is_a_clear_error(tmp_path):
 
 def test_a_small_model_runs_in_float32_wherever_it_is(tmp_path, monkeypatch):
     """So its answers on an accelerator are those on a CPU; a large one keeps its own numbers there."""
-    import torch
-
     (tmp_path / "model.safetensors").write_bytes(bytes(9))
     for most, there in ((9, torch.float32), (8, "auto")):
         monkeypatch.setattr(device, "SMALL", most)

@@ -32,18 +32,10 @@ SETTINGS = {
 """What a method's fields are where a test does not say."""
 WORDS = ("words=0.5", "words=1.0")
 FORMS, NEAREST = ("fol", "nl"), ("stepwise", "ircot")
-FROM_BOTH_ENDS = {
-    "rag": {"score_share": 0.3},
-    "stepwise": {"score_share": 0.3},
-    "ircot": {"score_share": 0.3},
-    "react": {"score_share": 0.3, "reworded": True},
-}
-LABELS = {
-    "rag": "RAG both ends",
-    "stepwise": "Stepwise RAG both ends",
-    "ircot": "IRCoT both ends",
-    "react": "ReAct both ends",
-}
+NAMES = {"rag": "RAG", "stepwise": "Stepwise RAG", "ircot": "IRCoT", "react": "ReAct"}
+LABELS = {name: f"{label} both ends" for name, label in NAMES.items()}
+FROM_BOTH_ENDS = {name: {"score_share": 0.3} for name in LABELS}
+FROM_BOTH_ENDS["react"]["reworded"] = True
 FULL = 4_936_113
 
 

@@ -4,6 +4,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from rwbench.backends.local import load_tokenizer
+from rwbench.models import base_folder
+from transformers import LlamaConfig, LlamaForCausalLM
 
 LAB = Path(__file__).parents[3] / "benchmarks/lab"
 sys.path.insert(0, str(LAB))
@@ -19,18 +23,12 @@ SHAPE = {
 
 @pytest.fixture(scope="session")
 def tokenizer():
-    from rwbench.backends.local import load_tokenizer
-    from rwbench.models import base_folder
-
     return load_tokenizer(base_folder("tiny"))
 
 
 @pytest.fixture(scope="session")
 def model(tokenizer, tmp_path_factory):
     """A random base as a model folder; no test changes it."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     torch.set_num_threads(1)
     torch.manual_seed(7)
     folder = tmp_path_factory.mktemp("lab") / "random"

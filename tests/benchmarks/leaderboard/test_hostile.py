@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rwbench.leaderboard import files, records
 from rwbench.leaderboard.files import ENTRY, SAMPLES, Refused, packed
-from rwbench.leaderboard.submissions import check_all
+from rwbench.leaderboard.submissions import check_all, read_folder
+from rwbench.methods import Method
 
 from ..command import rwbench
 
@@ -197,8 +198,6 @@ def test_another_s_answers_to_smaller_pools_are_refused(entry, hand_in, runs, tm
 
 def test_what_is_like_another_in_part_is_accepted(entry, submissions, monkeypatch):
     """And its spec builds no method, since its fields may name folders and servers."""
-    from rwbench.methods import Method
-
     monkeypatch.setattr(Method, "from_dict", None)
     records = [json.loads(text)["retrieved"][0] for text in entry.lines]
     entry.change(1, retrieved=[records[0][::-1]])
@@ -210,16 +209,12 @@ def test_what_is_like_another_in_part_is_accepted(entry, submissions, monkeypatc
 
 @pytest.mark.parametrize("error", [ValueError("a\x1b"), RecursionError(), OSError(5, "disk"), KeyError("a")])
 def test_a_check_that_breaks_refuses_its_folder_and_no_other(error, submissions, monkeypatch):
-    from rwbench.leaderboard import submissions as module
-
-    real = module.read_folder
-
     def read(folder):
         if folder.name == NAIVE:
             raise error
-        return real(folder)
+        return read_folder(folder)
 
-    monkeypatch.setattr(module, "read_folder", read)
+    monkeypatch.setattr("rwbench.leaderboard.submissions.read_folder", read)
     checked = check_all(files.submission_folders(submissions))
     refused = {name: str(result) for name, result in checked.items() if isinstance(result, Refused)}
     assert list(refused) == [NAIVE] and f"cannot be checked ({type(error).__name__}" in refused[NAIVE]

@@ -3,17 +3,35 @@
 import dataclasses
 import hashlib
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from dynarule.memory.serving import Retrieval
+from peft import PeftModel
 from rwbench.backends.local import Local
 from rwbench.methods import Method
-from rwbench.methods.memory import SRKI, DynaRule, KBLaM
+from rwbench.methods.memory import SRKI, Confidence, DynaRule, KBLaM
 from rwbench.models import reader
 from rwbench.run.pools import pools_of
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from dynarule import (
+    DynaRuleConfig,
+    Generation,
+    RuleAdapter,
+    RuleBank,
+    RuleMemory,
+    attach,
+    dynarule_config,
+    generate,
+    kblam_config,
+    question_prompts,
+    srki_config,
+)
 
 WIDTH = 24
 METHODS = (KBLaM, SRKI, DynaRule)
@@ -33,10 +51,6 @@ class Hashed:
 @pytest.fixture(scope="module")
 def folder(save_model, workspace, tmp_path_factory):
     """A random base with a random adapter of each kind; the base writes <search> now and then."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from dynarule import RuleAdapter, dynarule_config, kblam_config, srki_config
-
     words = [q.text for q in workspace.questions("multi_hop_2", "mini")]
     folder = save_model(tmp_path_factory.mktemp("memory") / "model", layers=4, words=words)
     tokenizer = AutoTokenizer.from_pretrained(folder / "base")
@@ -87,16 +101,11 @@ def run(workspace, options, tmp_path):
 
 def adapted(folder, name):
     """The base of a folder with one of its adapters, and the tokenizer: the reference that knows nothing of rwbench."""
-    from peft import PeftModel
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder / "base"), folder / name)
     return model, AutoTokenizer.from_pretrained(folder / "base")
 
 
 def bank_of(pool):
-    from dynarule import RuleBank
-
     texts, ends = (pool.rules.texts(pool.ids, name) for name in ("nl", "conclusion_nl"))
     return RuleBank.from_texts(texts, ends, Hashed(), [str(i) for i in pool.ids])
 
@@ -128,8 +137,6 @@ def test_a_memory_answers_no_request_and_gets_none(folder, run, monkeypatch, tmp
 @pytest.mark.parametrize(("kind", "kept"), [*((kind, None) for kind in METHODS), (DynaRule, 4)])
 def test_batches_of_several_pools_equal_one_question_at_a_time(kind, kept, folder, workspace, run):
     """The reference has no masks: a bank of the question's own hundred rules, and `dynarule.generate`."""
-    from dynarule import RuleMemory, generate
-
     spec, results, samples = run(make(kind, folder, kept=kept), "single_rule", "multi_hop_2", "multi_rule_2")
     assert ("4 kept" in results["method"]["label"]) == (kept is not None)
     model, tokenizer = adapted(folder, kind.name)
@@ -166,10 +173,6 @@ def test_batches_of_several_pools_equal_one_question_at_a_time(kind, kept, folde
 
 def test_an_adapter_that_reads_tokens_answers_with_them(folder, workspace, run, tmp_path):
     """The reference: a bank of the question's own hundred rules, a base as it is, and `dynarule.generate`."""
-    from transformers import AutoModelForCausalLM
-
-    from dynarule import RuleAdapter, dynarule_config, generate, question_prompts
-
     tokens = shutil.copytree(folder, tmp_path / "tokens")
     config = dynarule_config(WIDTH, 2, top_k=10, reading="tokens", search_token="<search>", encoder="hashed")
     RuleAdapter(AutoModelForCausalLM.from_pretrained(folder / "base"), config).save(tokens / "srki")
@@ -186,12 +189,6 @@ def test_an_adapter_that_reads_tokens_answers_with_them(folder, workspace, run, 
 
 def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, workspace, options):
     """Nothing is read between the prompt and an opening <search>, so what the prompt found is no step's."""
-    from types import SimpleNamespace
-
-    from dynarule.memory.serving import Retrieval
-
-    from dynarule import Generation
-
     method = make(DynaRule, folder)
     (question, *_) = workspace.questions("multi_hop_2", "mini")
     trace = tuple(Retrieval(0, step, 3, [str(step)], ["rule"], [1.0]) for step in range(3))
@@ -262,10 +259,6 @@ def test_another_adapter_is_another_run(folder, workspace, options, tmp_path):
 
 def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, run):
     """Entropy against a plain softmax over all rules, with the queries that the attention really had."""
-    from rwbench.methods.memory import Confidence
-
-    from dynarule import RuleMemory, attach
-
     method = make(Confidence, folder)
     assert method.adapter == make(DynaRule, folder).adapter
     spec, _, (sample,) = run(method, "single_rule", limit=1)
@@ -297,8 +290,6 @@ def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, r
 )
 def test_kblam_is_traced_in_a_layer_that_holds_rules(folder, tmp_path, confidence, first, every, traced):
     """At DynaRule's confidence layer, or the last before it, or the first there is."""
-    from dynarule import DynaRuleConfig, dynarule_config
-
     shutil.copytree(folder / "base", tmp_path / "base")
     config = DynaRuleConfig(encoder_dim=WIDTH, first_layer=first, every=every, update_scope="none")
     config.save_pretrained(tmp_path / "kblam")

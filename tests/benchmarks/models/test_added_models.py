@@ -22,9 +22,8 @@ from ..command import run, rwbench
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("RWBENCH_CACHE", str(tmp_path / "cache"))
+@pytest.fixture
+def cache(tmp_path):
     return tmp_path / "cache"
 
 

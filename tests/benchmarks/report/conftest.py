@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
+from rwbench.recipes import Options
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
 from rwbench.run.runner import run_spec
@@ -18,8 +19,6 @@ read_once = cache(find_results)
 
 @pytest.fixture(scope="session")
 def made(workspace, tmp_path_factory):
-    from rwbench.recipes import Options
-
     options = Options(workspace, limit=2)
     out = tmp_path_factory.mktemp("runs")
     return [

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from rwbench.cache import cache_root
+from rwbench.retrievers import dense
 from rwbench.retrievers.dense import Dense
 
 NEEDS = pytest.mark.skipif(
@@ -30,25 +31,22 @@ def test_minilm_finds_the_rule_in_both_representations(search):
 
 def test_another_encoder_is_asked_on_its_own_sides(monkeypatch, search):
     """Queries and documents of an encoder that tells them apart are encoded apart, and kept apart."""
-    from rwbench.retrievers import dense
-
     asked = []
+
+    def rows(texts, first, other):
+        return np.array([first if "first" in text else other for text in texts], dtype=np.float32)
 
     class Sided:
         def encode_query(self, texts, **_):
             asked.append(texts)
-            return np.array(
-                [[1.0, 0.0] if "first" in text else [0.0, 1.0] for text in texts], dtype=np.float32
-            )
+            return rows(texts, [1.0, 0.0], [0.0, 1.0])
 
         def encode_document(self, texts, **_):
-            return np.array(
-                [[0.6, 0.8] if "first" in text else [1.0, 0.0] for text in texts], dtype=np.float32
-            )
+            return rows(texts, [0.6, 0.8], [1.0, 0.0])
 
     monkeypatch.setattr(dense, "_model", lambda name: Sided())
     dense.embeddings.cache_clear()
-    retriever = dense.Dense("someone/Some-Encoder")
+    retriever = Dense("someone/Some-Encoder")
     assert (retriever.label, retriever.missing()) == ("Dense (Some-Encoder)", None)
     rules = ["first rule", "other rule"]
     ids = np.array([5, 9], dtype=np.int32)
@@ -63,7 +61,6 @@ def test_another_encoder_is_asked_on_its_own_sides(monkeypatch, search):
 
 def test_an_encoder_that_was_trained_again_in_its_folder_is_another(monkeypatch, search, tmp_path):
     """What the one before it made of a rule is not taken from the cache, nor its run gone on with."""
-    from rwbench.retrievers import dense
 
     class Model:
         def __init__(self, folder):
@@ -92,8 +89,6 @@ def test_an_encoder_that_was_trained_again_in_its_folder_is_another(monkeypatch,
 
 @NEEDS
 def test_code_in_an_encoder_folder_does_not_run(tmp_path):
-    from rwbench.retrievers import dense
-
     (tmp_path / "modules.json").write_text('[{"idx": 0, "name": "0", "path": "", "type": "theirs.Module"}]')
     (tmp_path / "theirs.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\nclass Module: pass\n")
     with pytest.raises(ValueError, match="third-party code"):

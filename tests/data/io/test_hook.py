@@ -15,35 +15,33 @@ SOURCE = Path(__file__).parents[3] / "ruleworld-data" / "src"
 Run = Callable[..., str]
 
 
+def run_bare(code):
+    """Run code under -S, where little is loaded yet and no .pth file is read."""
+    code = f"import sys\nsys.path.insert(0, {str(SOURCE)!r})\n{code}"
+    words = [sys.executable, "-S", "-E", "-c", code]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
 def test_hook_imports_nothing_but_sys_at_start():
-    """Every Python of the environment pays for this file, so it is run under -S, where little is loaded yet."""
-    code = f"""
-import sys
-sys.path.insert(0, {str(SOURCE)!r})
+    """Every Python of the environment pays for this file."""
+    printed = run_bare("""
 before = set(sys.modules)
 import _ruleworld_hook
-print(sorted(set(sys.modules) - before - {{"_ruleworld_hook"}}), type(sys.meta_path[0]).__name__)
-"""
-    printed = subprocess.run(
-        [sys.executable, "-S", "-E", "-c", code], capture_output=True, text=True, check=True
-    )
-    assert printed.stdout.strip() == "[] Finder"
+print(sorted(set(sys.modules) - before - {"_ruleworld_hook"}), type(sys.meta_path[0]).__name__)
+""")
+    assert printed == "[] Finder\n"
 
 
 def test_what_is_imported_already_is_patched_with_the_package():
-    """Where Python reads no .pth file, here under -S, the names work from the import of ruleworld_data on."""
-    code = f"""
-import sys, types
-sys.path.insert(0, {str(SOURCE)!r})
+    """Where Python reads no .pth file the names work from the import of ruleworld_data on."""
+    printed = run_bare("""
+import types
 load = sys.modules["datasets.load"] = types.ModuleType("datasets.load")
 load.dataset_module_factory, load.DatasetModule = print, lambda *fields: fields
 import ruleworld_data
 print(load.dataset_module_factory("ruleworld")[0])
-"""
-    done = subprocess.run(
-        [sys.executable, "-S", "-E", "-c", code], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "ruleworld_data.io.builder\n"
+""")
+    assert printed == "ruleworld_data.io.builder\n"
 
 
 def test_names_work_without_an_import_and_only_once_patched(run_python):

@@ -2,20 +2,19 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from ruleworld_data.io import build
-from ruleworld_data.spec import SCALES, SUBTASKS, Dials
+from ruleworld_data.spec import SCALES, Dials
 from ruleworld_data.verify import CHECKS, parse_rule_table, render_text, verify
 from ruleworld_data.verify.mentions import question_problems
 from ruleworld_data.verify.report import Report
 from ruleworld_data.verify.rules import check_constraints
 from ruleworld_data.world import load_vocabulary, symbol
 
-from ..cases import blocks
+from ..cases import asking_few, blocks
 
 WORDS = load_vocabulary()
 BOTH = ("executor", "clingo")
@@ -24,14 +23,8 @@ BOTH = ("executor", "clingo")
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     """A build of the tiny world that asks few questions, verified here sixty times; the documentation verifies tiny."""
-    few = replace(
-        SCALES["tiny"],
-        train=dict.fromkeys(SUBTASKS, 20),
-        evaluation={"validation": 5, "test": 50, "mini": 50, "heldout": 5, "unseen": 5},
-        unit_pool=20,
-    )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(SCALES, "few", few)
+        patch.setitem(SCALES, "few", asking_few("tiny", 5))
         folder = tmp_path_factory.mktemp("verify") / "few"
         build(folder, "few")
         yield folder

@@ -18,19 +18,9 @@ from safetensors.torch import save_file
 
 from dynarule import RuleAdapter, RuleBank, dynarule_config
 
-WIDTH = 20
+from ..conftest import WIDTH, FakeEncoder
 
-
-def encode(texts):
-    """Another vector for every text, the same in every process: characters by place."""
-    rows = []
-    for text in texts:
-        seed = sum(ord(c) * (i + 1) for i, c in enumerate(text)) % 2**31
-        rows.append(torch.randn(WIDTH, generator=torch.Generator().manual_seed(seed)))
-    return torch.stack(rows) if rows else torch.zeros(0, WIDTH)
-
-
-encode.fingerprint = "characters"
+encode = FakeEncoder()
 
 
 def make(count, start=0, prefix="r"):
@@ -163,7 +153,7 @@ def test_what_is_saved_is_loaded_and_changed_without_touching_the_file(tmp_path,
     bank.save(tmp_path / "bank")
     before = (tmp_path / "bank" / "bank.safetensors").read_bytes()
     loaded = RuleBank.load(tmp_path / "bank")
-    assert (loaded.ids, loaded.texts, loaded.encoder) == (bank.ids, bank.texts, "characters")
+    assert (loaded.ids, loaded.texts, loaded.encoder) == (bank.ids, bank.texts, "minilm@1")
     assert loaded.keys_MP.dtype == dtype and torch.equal(loaded.keys_MP, bank.keys_MP)
     assert torch.equal(loaded.values_MP, bank.values_MP)
     loaded.add(make(5, 100))

@@ -4,23 +4,21 @@ import time
 import tomllib
 from pathlib import Path
 
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from dynarule.bank.sources import conclusion_of, premise_of, read_rules
+from ruleworld_data.generate import table
+from ruleworld_data.spec import WorldSpec
 
 from dynarule import RuleBank
 
+from ..conftest import FakeEncoder
+
 CASES = tomllib.loads(Path(__file__).with_name("rule_files.toml").read_text(encoding="utf-8"))
-
-
-def encode(texts):
-    """Another vector for every text."""
-    return torch.tensor(
-        [[len(t), sum(ord(c) * i for i, c in enumerate(t, 1))] for t in texts], dtype=torch.float32
-    )
-
-
-encode.fingerprint = "characters"
+encode = FakeEncoder()
 
 
 def test_a_rule_of_many_blanks_or_commas_is_split_at_once():
@@ -31,9 +29,6 @@ def test_a_rule_of_many_blanks_or_commas_is_split_at_once():
 
 
 def test_every_rule_of_ruleworld_has_its_premise_and_conclusion_found():
-    from ruleworld_data.generate import table
-    from ruleworld_data.spec import WorldSpec
-
     rules = table("rules", WorldSpec("tiny")).to_pydict()
     for form, start in (("nl", "If "), ("fol", "")):
         assert [conclusion_of(rule) for rule in rules[form]] == rules[f"conclusion_{form}"]
@@ -44,11 +39,6 @@ def test_every_rule_of_ruleworld_has_its_premise_and_conclusion_found():
 
 
 def test_a_bank_from_a_dataset_and_parquet_is_the_same(tmp_path):
-    import datasets
-    import pyarrow.parquet as pq
-    from ruleworld_data.generate import table
-    from ruleworld_data.spec import WorldSpec
-
     rules = table("rules", WorldSpec("tiny")).slice(0, 60)
     pq.write_table(rules, tmp_path / "rules.parquet")
     data = datasets.Dataset(rules)
@@ -59,7 +49,7 @@ def test_a_bank_from_a_dataset_and_parquet_is_the_same(tmp_path):
     for bank in banks:
         assert bank.ids == [str(i) for i in rules["id"].to_pylist()]
         assert bank.texts == rules["nl"].to_pylist()
-        assert bank.encoder == "characters"
+        assert bank.encoder == "minilm@1"
         assert torch.equal(bank.values_MP, encode(rules["conclusion_nl"].to_pylist()))
         assert torch.equal(bank.keys_MP, encode(bank.texts))
     logic = RuleBank.from_file(tmp_path / "rules.parquet", encode, text="fol", conclusion="conclusion_fol")
@@ -96,9 +86,6 @@ def test_bad_rule_files_are_refused(tmp_path, name, content, complaint):
 
 
 def test_a_missing_file_and_a_missing_column_say_what_is_there(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     with pytest.raises(FileNotFoundError, match="one rule per line"):
         RuleBank.from_file(tmp_path / "none.txt", encode)
     pq.write_table(pa.table({"phrase": ["If a, b."]}), tmp_path / "rules.parquet")

@@ -5,6 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from dynarule.training import paper_recipe, train
+from dynarule.training.data import target_text
+
+from dynarule import RuleAdapter, RuleBank, dynarule_config
 
 WIDTH, RULES = 12, 40
 WORDS = ("fox", "owl", "cat", "dog", "wet", "sad", "old", "shy")
@@ -28,10 +32,6 @@ def make_rows(count=60):
 
 def make_case(config=None):
     """Model, tokenizer, adapter, rows, bank."""
-    from dynarule.training.data import target_text
-
-    from dynarule import RuleAdapter, RuleBank, dynarule_config
-
     rows = make_rows()
     tokenizer = SHARED["make_word_tokenizer"]([target_text(row) + row["question"] for row in rows])
     torch.manual_seed(0)
@@ -45,15 +45,11 @@ def make_case(config=None):
 
 def quick_recipe(method="dynarule", stage=2, **changes):
     """The paper's recipe, small and with a rate that moves something in four steps."""
-    from dynarule.training import paper_recipe
-
     small = {"batch_size": 4, "accumulation": 2, "pool_size": 20, "max_steps": 4, "learning_rate": 1e-2}
     return paper_recipe(method, stage, **(small | changes))
 
 
 def run(case, folder, recipe, **arguments):
-    from dynarule.training import train
-
     settings = {"use_cpu": True, "save_strategy": "no", "logging_steps": 1}
     return train(*case, recipe, folder, **(settings | arguments))
 

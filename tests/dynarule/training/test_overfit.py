@@ -4,18 +4,29 @@ import json
 
 import pytest
 import torch
+from dynarule.example import write_example
+from dynarule.search_token import search_id
+from dynarule.training.data import Collator, Encoder
+from dynarule.training.pools import RulePools
+from dynarule.training.recipe import paper_recipe
+from dynarule.training.trainer import train
+from transformers import AutoModelForCausalLM
+
+from dynarule import (
+    RuleAdapter,
+    RuleBank,
+    attach,
+    dynarule_config,
+    load_tokenizer,
+    open_encoder,
+    prepare_search,
+)
 
 LAYER = 1
 
 
 def served_recall(model, tokenizer, adapter, bank, rows):
     """Recall@1 of steps as `generate` has it: the serving memory's own selections over the right text."""
-    from dynarule.search_token import search_id
-    from dynarule.training.data import Collator, Encoder
-    from dynarule.training.pools import RulePools
-
-    from dynarule import attach
-
     encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
     batch = Collator(encoder, RulePools(len(bank)), len(bank))(list(enumerate(rows)))
     memory = adapter.config.memory_class()(adapter, bank, search_id(tokenizer))
@@ -32,13 +43,6 @@ def served_recall(model, tokenizer, adapter, bank, rows):
 
 def test_retrieval_rises_from_chance_on_the_example(tmp_path):
     """On the 36 rules and held-out questions that come with the package; the base is random, and stays so."""
-    from dynarule.example import write_example
-    from dynarule.training.recipe import paper_recipe
-    from dynarule.training.trainer import train
-    from transformers import AutoModelForCausalLM
-
-    from dynarule import RuleAdapter, RuleBank, dynarule_config, load_tokenizer, open_encoder, prepare_search
-
     torch.set_num_threads(1)
     folder = write_example(tmp_path / "depot")
     rows, held_out = (

@@ -1,12 +1,15 @@
 """The folder of a run: nobody else's checkpoints, whole files, and everything that serving needs in it."""
 
+import fcntl
 import json
 import multiprocessing
 import random
 import time
 
 import pytest
+from dynarule.training import LogLines
 from dynarule.training.run_folder import claim
+from transformers import TrainerCallback
 
 SAVING = {"save_strategy": "steps", "save_steps": 1}
 FINAL = ("adapter_model.safetensors", "adapter_config.json", "README.md", "recipe.json")
@@ -68,9 +71,6 @@ def test_a_checkpoint_that_was_cut_off_is_passed_over(tmp_path, state='{"log_his
 
 def test_two_processes_do_not_train_in_one_folder(case, quick, run, tmp_path):
     """Nor does the training of adapters in rwbench, whose lock is the same file."""
-    import fcntl
-
-    from transformers import TrainerCallback
 
     class Second(TrainerCallback):
         def on_step_end(self, args, state, control, **kwargs):
@@ -116,8 +116,7 @@ def test_a_training_killed_at_any_moment_gives_the_same_adapter(make_case, quick
         return child
 
     began = time.monotonic()
-    child = start("through")
-    child.join()
+    start("through").join()
     lasted = time.monotonic() - began
     child = start("killed")
     time.sleep(lasted * random.uniform(0.2, 1))
@@ -131,8 +130,6 @@ def test_a_training_killed_at_any_moment_gives_the_same_adapter(make_case, quick
 
 
 def test_training_leaves_stdout_alone_and_logs_to_stderr(case, quick, run, tmp_path, capsys):
-    from dynarule.training import LogLines
-
     measuring = {"held_out": case[3][:8], "eval_strategy": "steps", "eval_steps": 1}
     run(case, tmp_path, quick(max_steps=2), callbacks=[LogLines()], **measuring)
     written = capsys.readouterr()

@@ -11,6 +11,9 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from dynarule.memory.training import RuleBatch, TrainingMemory
 from dynarule.search_token import search_id
 from dynarule.training.data import Collator, Encoder
 from dynarule.training.losses import IGNORE, lm_loss, stacked_step_loss
@@ -18,6 +21,9 @@ from dynarule.training.optimizers import FLOOR, MuonAdamW, fold, muon_optimizer,
 from dynarule.training.pools import RulePools
 from dynarule.training.recipe import Recipe, paper_recipe, recipe_file
 from dynarule.training.rule_model import RuleModel
+from dynarule.training.trainer import training_arguments
+from peft import PeftModel
+from safetensors.torch import load_file
 
 from dynarule import RuleBank, RuleMemory, attach, dynarule_config, kblam_config, srki_config
 
@@ -25,8 +31,6 @@ WIDTH = 12
 
 
 def test_the_paper_s_hyper_parameters():
-    from dynarule.training.trainer import training_arguments
-
     two, one = paper_recipe(), paper_recipe(stage=1)
     assert (two.pool_size, one.pool_size, two.temperature, two.additions) == (1000, 100, 0.05, {})
     assert dynarule_config(WIDTH).top_k == 100
@@ -97,8 +101,6 @@ def test_two_stages_move_the_adapter_and_one_row_and_nothing_else(case, quick, r
 
 def test_the_loss_is_the_two_losses_of_the_full_logits(case, quick, near):
     """Against transformers' own logits and the adapter's scores, without `RuleModel`'s shortcuts."""
-    from dynarule.memory.training import RuleBatch, TrainingMemory
-
     model, tokenizer, adapter, rows, bank = case
     encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)})
     batch = Collator(encoder, RulePools(len(bank)), 20)(list(enumerate(rows[:5])))
@@ -183,8 +185,6 @@ def test_baselines_train_with_their_own_losses_and_no_search(make_case, quick, r
 def test_checkpointing_changes_no_loss_and_a_bf16_base_trains_with_fp32_adapters(
     make_case, quick, run, tmp_path
 ):
-    from safetensors.torch import load_file
-
     plain = run(make_case(), tmp_path / "plain", quick())
     again = run(make_case(), tmp_path / "again", quick(), gradient_checkpointing=True)
     for one, other in zip(plain, again, strict=True):
@@ -201,8 +201,6 @@ def test_checkpointing_changes_no_loss_and_a_bf16_base_trains_with_fp32_adapters
 def test_a_fresh_base_and_a_bank_that_served_before_serve_the_trained_adapter(
     make_case, case, quick, run, tmp_path
 ):
-    from peft import PeftModel
-
     model, tokenizer, adapter, _, bank = case
     row = search_id(tokenizer)
     ids = torch.tensor([[5, 6, 7, 8, row, 9]])
@@ -252,9 +250,6 @@ def test_a_recipe_that_cannot_be_is_refused():
 
 
 def test_recipes_come_back_from_json_and_configuration_files_come_with_the_package(quick):
-    import yaml
-    from accelerate.commands.config.config_args import load_config_from_file
-
     recipe = quick(pool_size=(8, 20), additions={"sorted_batches": {}, "muon": {}})
     assert recipe.additions == {"muon": {"value_rate": 1.0}, "sorted_batches": {}}
     assert Recipe(**json.loads(json.dumps(recipe.to_dict()))) == recipe
