@@ -95,10 +95,6 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
     rules : RuleIndex
         The rules in force.
 
-    Returns
-    -------
-    Derivation
-
     Raises
     ------
     ValueError
