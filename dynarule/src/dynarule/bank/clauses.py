@@ -122,6 +122,11 @@ def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str
             continue
         if premise.startswith("without") and not _RE.negative.search(conclusion):
             continue
+        bare = lex.MODALS.isdisjoint(conclusion.lower().split()) and not VERBS.get(
+            conclusion.split(" ")[0].lower()
+        )
+        if bare and _RE.placed.search(conclusion):
+            continue  # "Express orders placed after 2 p.m. ship the next day"
         if (clause or has_verb(conclusion)) and (_RE.verbless.match(premise) or has_verb(premise)):
             return premise, conclusion
     return None

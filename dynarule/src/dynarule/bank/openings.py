@@ -32,7 +32,10 @@ def leading(text: str) -> tuple[str, str] | None:
     if commas and clausal and text[: commas[0]].split()[-1] in lex.MODALS:
         return _uncomma(text, text[: commas[0]], clausal)  # "... the buyer shall, within 7 days, inform ..."
     segments = [text[start + 1 : end].strip() for start, end in pairwise([*commas, len(text)])]
-    complete = not clausal or (commas and _is_clause(text[: commas[0]].partition(" ")[2]))
+    first = text[: commas[0] if commas else 0].lower().split()[1:]
+    # "If rent, ...", "If service charge, ...": nouns that are verbs, too, are no clause
+    noun = first and VERBS.get(first[-1]) and not (is_plural("".join(first[-2:-1])) or "and" in first)
+    complete = not clausal or has_verb(" ".join(first[:-1] if noun else first))
     above = 0  # the first of the commas before bare words, which may be the clause's first subjects
     for comma, segment in zip(commas, segments, strict=True):
         still = _still(segment)
@@ -59,13 +62,6 @@ def leading(text: str) -> tuple[str, str] | None:
         at = [commas[-1], *begins][-1]  # "..., half the price, but no more than 9 euros, is charged"
         return text[:at], text[at + 1 :]
     return _uncomma(text, text[: commas[0]] if commas else text, clausal)
-
-
-def _is_clause(text: str) -> bool:
-    """Whether words behind "If" are a clause, no noun alone such as "rent" and "service charge"."""
-    words = text.lower().split()
-    one = len(words) < 2 or not (is_plural(words[-2]) or "and" in words)
-    return has_verb(text.rpartition(" ")[0] if one and words and VERBS.get(words[-1]) else text)
 
 
 def _still(segment: str) -> bool:

@@ -81,13 +81,6 @@ def is_title(text: str) -> bool:
     )
 
 
-def _style(mark: str, above: str) -> str:
-    """Return the kind of an item's mark: "(1)", "a)", "(i)"; "(i)" behind "(h)" is a letter."""
-    name = mark.strip("().")
-    roman = name.strip("ivx") == "" and above.strip("().") != chr(ord(name[:1] or "a") - 1)
-    return mark.replace(name, "1" if name.isdigit() else "i" if roman else "a") if name.isalnum() else mark
-
-
 def is_number(block: Block) -> bool:
     """Say whether an item has a number or a letter."""
     return block.mark.strip("().").isalnum()
@@ -101,7 +94,11 @@ def nested(blocks: list[Block]) -> list[Block]:
         if block.kind != "item":
             levels = []
             continue
-        level = block.depth, _style(block.mark, above.mark)
+        # the kind of its mark: "(1)", "a)", "(i)"; "(i)" behind "(h)" is a letter
+        name = block.mark.strip("().")
+        roman = name.strip("ivx") == "" and above.mark.strip("().") != chr(ord(name[:1] or "a") - 1)
+        kind = "1" if name.isdigit() else "i" if roman else "a"
+        level = block.depth, block.mark.replace(name, kind) if name.isalnum() else block.mark
         # numbers lead in to those of another kind, bullets behind a colon
         goes_on = not is_number(above) or above.text.endswith((",", ";")) or is_whole(above.text)
         leads = above.text.endswith((":", "—", "–")) or not goes_on

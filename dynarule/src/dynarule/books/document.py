@@ -85,8 +85,12 @@ class Document:
                 if block.kind == "item" or lists:
                     end += sum(1 for _ in takewhile(partial(_is_below, block, after), pairs))
                 items = blocks[at + 1 : end]
-                if items and end < len(blocks) and _ends_condition(block, items[-1], blocks[end]):
-                    end += 1
+                after = blocks[end] if items and end < len(blocks) else Block("heading", "", [])
+                # "if:", its items, "the fee is waived"; "unless it is late"
+                torn = after.text[:1].islower() and (
+                    CLAUSAL.match(block.text) or not is_whole(items[-1].text)
+                )
+                end += after.kind == "text" and bool(torn or CLAUSAL.fullmatch(block.text.rstrip(" :—–")))
                 self._sentences(
                     block, items, "".join(tail.text for tail in blocks[at + 1 + len(items) : end])
                 )
@@ -134,8 +138,10 @@ class Document:
             else:
                 texts += [text, *(block.text for block in below)]
             at += 1 + len(below)
-        whole = any(map(is_whole, texts))
-        answer = " ".join(t if is_whole(t) else f"{t}." for t in texts) if whole else f"{', '.join(texts)}."
+        bare = [text.rstrip(" ;,") for text in texts]
+        whole = sum(map(is_whole, bare)) > (len(bare) > 1)  # the last of a list has a stop, too
+        answer = " ".join(t if is_whole(t) else f"{t}." for t in bare) if whole else ", ".join(bare)
+        answer = answer if is_whole(answer) else f"{answer}."
         if not at or len(answer) > LONGEST_ANSWER:
             return 0
         if question.kind == "heading":
@@ -215,12 +221,6 @@ def _is_heading(block: Block, after: Block) -> bool:
     whole = is_whole(after.text) or ": " in f"{after.text} "
     title = re.sub(r"^\d{1,2} (?=[A-Z])", "", text)  # "3 Lost property"
     return lists or (below and whole and not re.search(r"\d|: |^no\b|^not\b", title, re.IGNORECASE))
-
-
-def _ends_condition(lead: Block, last: Block, block: Block) -> bool:
-    """Whether a text goes on with a list above it: "if:", its items, "the fee is waived"; "unless it is late"."""
-    torn = block.text[:1].islower() and (CLAUSAL.match(lead.text) or not is_whole(last.text))
-    return block.kind == "text" and bool(torn or CLAUSAL.fullmatch(lead.text.rstrip(" :—–")))
 
 
 def _is_below(lead: Block, first: Block, pair: tuple[Block, Block]) -> bool:

@@ -20,6 +20,7 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
     Left out: code, logs, front matter, rulers, tables of contents, page numbers.
     """
     tabbed = ((n, re.sub(r"(?<=\S)\t+", "   ", text).expandtabs(4)) for n, text in _without_code(lines))
+    tabbed = _without_quotes(_without_titles([*tabbed]))
     bare = _dotted([(n, _RE.grid.sub("|-|", _RE.prefix.sub("", text)).rstrip()) for n, text in tabbed])
     kept = _aligned(_noted(bare))
     bare = [(n, text) for n, text in bare if not _RE.note.match(text)]
@@ -70,8 +71,9 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
         block.text = _RE.asked.sub(r"\1 ", block.text)
         beside = blocks[max(0, at - 1) : at] + blocks[at + 1 : at + 2]
         alone = block.kind == "item" and all(other.kind != "item" for other in beside)
-        loud = block.mark.strip(".").isdigit() and block.text.isupper()  # "5. HOW TO CLAIM"
         below = blocks[at + 1] if at + 1 < len(blocks) else block
+        # "5. HOW TO CLAIM", "5. Claims" above "5.1"
+        loud = block.mark[:1].isdigit() and (block.text.isupper() or below.text.startswith(f"{block.mark}1"))
         named = _RE.clause_title.match(block.text) and (below.kind == "item" or len(below.text) > 40)
         named = named and not has_verb(block.text.rpartition(" ")[0])  # "14.32.030 Parking limits."
         if block.kind == "text" and _RE.sum.fullmatch(block.text):
@@ -84,6 +86,32 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
             block.text = block.text[len(mark[0]) :]
             block.starts = [(offset - len(mark[0]), line) for offset, line in block.starts]
     return nested([block for block in blocks if block.text or block.rows])
+
+
+def _without_titles(lines: Sequence[Line]) -> list[Line]:
+    """Leave out titles of pages, which come again with the next number, and the blank lines around them."""
+    forms = [re.sub(r"\d+", "#", text) for _, text in lines]
+    sums: dict[str, list[int]] = {}
+    for form, (_, text) in zip(forms, lines, strict=True):
+        if _RE.running.search(text[:200]):
+            sums.setdefault(form, []).append(sum(map(int, re.findall(r"\d{1,9}", text[:200]))))
+    titles = {form for form, found in sums.items() if {b - a for a, b in itertools.pairwise(found)} == {1}}
+    kept: list[Line] = []
+    for above, form, (number, text) in zip(["", *forms], forms, lines, strict=False):
+        if form in titles:
+            while kept and not kept[-1][1].strip():
+                kept.pop()
+            kept += [(number, "")] if not kept or is_whole(kept[-1][1]) else []
+        elif text.strip() or above not in titles:
+            kept.append((number, text))
+    return kept
+
+
+def _without_quotes(lines: Sequence[Line]) -> Iterator[Line]:
+    for _, run in itertools.groupby(lines, key=lambda line: bool(_RE.quote.match(line[1]))):
+        quote = list(run)
+        is_quote = any(_RE.quoted.match(text) for _, text in quote)
+        yield from ((number, _RE.quote.sub("", text) if is_quote else text) for number, text in quote)
 
 
 def _closed(text: str) -> str:
@@ -105,11 +133,8 @@ def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> 
     if block.kind not in ("text", "item") or _RE.begins.match(text) or (lower and _RE.stop.search(above)):
         return False
     torn = block.text[:1].isupper() and len(above) > 30  # a rule of its own would begin as the last one did
-    if (
-        OPEN.search(above)
-        or re.match(r"= ?\d|(?:and|or) ", text)
-        or (lower and (wrapped or torn or len(above) > max(45, 0.7 * width)))
-    ):
+    torn = torn or wrapped or len(above) > max(45, 0.7 * width) or re.match("(?:and|or) ", text)
+    if OPEN.search(above) or text[:1] == "=" or (lower and torn):
         return True
     return wrapped and len(above) > 0.7 * width and not is_title(block.text)
 

@@ -45,13 +45,7 @@ def read_questions(path: Path | None) -> list[dict[str, Any]]:
 
 
 def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
-    """Read ``.jsonl`` or ``.parquet`` rows, or the lines of a text file as questions.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If no file is named, it is not there, empty, or has no questions.
-    """
+    """Read ``.jsonl`` or ``.parquet`` rows, or the lines of a text file as questions; without any it is an error."""
     if path is None:
         raise ValueError(f"no questions; give --questions FILE, {wanted}")
     kinds = "expected .jsonl, .parquet, or text with a question per line"
@@ -123,19 +117,20 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
         row: [rules.ids[other] for other in sure if other != row and words[other][0] == words[row][0]]
         for row in sure
     }
-    return [_draft(chain, rules, [name for row in chain for name in same[row]]) for chain in drawn[:count]]
-
-
-def _draft(chain: Sequence[int], rules: Rules, also: Sequence[str]) -> dict[str, Any]:
-    given = _RE.opens.sub("", split_rule(rules.texts[chain[0]]).premise, count=1)
-    asked = "What follows?" if len(chain) == 1 else "What follows in the end?"
-    return {
-        "question": f"{given[:1].upper()}{given[1:]}. {asked}",
-        "steps": [{"text": rules.texts[row], "rule_ids": [rules.ids[row]]} for row in chain],
-        "answers": [rules.conclusions[chain[-1]].rstrip(".")],
-        "family": "single_rule" if len(chain) == 1 else "multi_hop",
-        "draft": True,
-    } | ({"also": also} if also else {})
+    drafts = []
+    for chain in drawn[:count]:
+        given, one = _RE.opens.sub("", parts[chain[0]].premise, count=1), len(chain) == 1
+        steps = [{"text": rules.texts[row], "rule_ids": [rules.ids[row]]} for row in chain]
+        draft = {
+            "question": f"{given[:1].upper()}{given[1:]}. What follows{'' if one else ' in the end'}?",
+            "steps": steps,
+            "answers": [rules.conclusions[chain[-1]].rstrip(".")],
+            "family": "single_rule" if one else "multi_hop",
+            "draft": True,
+        }
+        also = [name for row in chain for name in same[row]]
+        drafts.append(draft | ({"also": also} if also else {}))
+    return drafts
 
 
 def _words(text: str) -> frozenset[str]:

@@ -92,15 +92,7 @@ def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **colu
 
 
 def read_blocks(path: Path) -> list[Block]:
-    """Return the blocks of a file, by its ending.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If its kind is not known, or it is not what its ending says.
-    """
+    """Return the blocks of a file by its ending, or raise ValueError where it is not known or not true."""
     suffix = path.suffix.lower()
     if not path.is_file():
         raise FileNotFoundError(f"no document {path}")
@@ -144,14 +136,14 @@ def read_text(path: Path) -> list[Block]:
 
 
 _QUOTED = r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\""
-_PROGRAMS = {".rego": (r"#[^\n]*", r"(?:package|import)\b"), "": (r"%[^\n]*|/\*.{0,9999}?\*/", r"[:?]-")}
-"""Comments, in which no quotes are, and what is no rule, of Rego and of logic programs."""
 
 
 def read_program(path: Path) -> list[Block]:
     """Return the clauses of a logic program, to their full stops, or the rules of Rego, to the ends of their braces."""
     rego = path.suffix.lower() == ".rego"
-    comment, no_rule = _PROGRAMS[".rego" if rego else ""]
+    comment, no_rule = (
+        (r"#[^\n]*", r"(?:package|import)\b") if rego else (r"%[^\n]*|/\*.{0,9999}?\*/", r"[:?]-")
+    )
     kept = re.compile(rf"({_QUOTED})|{comment}", re.DOTALL)
     text = kept.sub(lambda match: match[1] or "\n" * match[0].count("\n"), decoded(path)) + "\n.\n"
     blocks, clause, start, depth = [], "", 0, 0

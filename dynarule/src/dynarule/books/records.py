@@ -3,14 +3,15 @@
 import json
 import re
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from .._lazy import need
 from ..bank.lexicon import LISTS, WORDS, has_verb
 from .blocks import Block, Row, decoded, is_whole, plain
-from .tables import bound
+from .tables import TEXT_NAMES, bound, phrase
 
 _NEAR = 100_000  # characters in which the next key stands
 _PARTS = frozenset().union(*(LISTS[f"{name}_columns"] for name in ("if", "case", "then"))) | LISTS["said"]
@@ -40,17 +41,21 @@ def read_json(path: Path) -> list[Block]:
 
 def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) -> Iterator[Block]:
     """Yield the blocks of a value: texts, records as tables, and single values behind the keys that lead to them."""
-    rows = value if isinstance(value, list) else [value]
-    objects = [row for row in rows if isinstance(row, dict)]
-    if rows and objects == rows and _is_table(objects, value is rows):
-        yield records(objects, [line_of(str(next(iter(row), ""))) for row in rows])
-    elif value is rows and (objects or all(isinstance(row, str) for row in rows)):
-        for row in rows:
-            if isinstance(row, str):
-                yield Block("item", plain(row), [(0, line_of(row.strip()[:30].partition("\n")[0], ""))])
-            else:
-                yield from _parts(row, line_of, path)
-    elif objects:
+    if isinstance(value, list):
+        for kind, group in groupby(value, key=_kind_of):
+            rows = list(group)
+            table = kind == "values" and set.intersection(*map(set, rows)) and len(set().union(*rows)) > 1
+            if table or kind[:4] == "rule":
+                yield records(rows, [line_of(str(next(iter(row), ""))) for row in rows])
+                continue
+            for row in rows:
+                if kind == "text":
+                    yield Block("item", plain(row), [(0, line_of(row.strip()[:30].partition("\n")[0], ""))])
+                else:
+                    yield from _parts(row, line_of, path)
+    elif _kind_of(value)[:4] == "rule":
+        yield records([value], [line_of(str(next(iter(value))))])
+    elif isinstance(value, dict):
         for name, held in value.items():
             key, at = str(name).replace("_", " "), [(0, line_of(str(name)))]
             if key.lower() in LISTS["titles"] and isinstance(held, str):
@@ -69,17 +74,17 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
         yield Block(kind, text if alone else f"{', '.join(path)}: {text}", [(0, line_of("", ""))])  # type: ignore[arg-type]
 
 
-def _is_table(objects: Sequence[dict[str, Any]], listed: bool) -> bool:
-    """Whether objects are rules, each a text or a condition and what follows, or a list of them has keys in common."""
-    if any(isinstance(value.get(name), list) for value in objects for name in LISTS["holders"]):
-        return False
-    rules = []
-    for value in objects:
-        names = {str(name).lower(): str(held) for name, held in value.items()}
-        parts = names.keys() - LISTS["titles"] - LISTS["about"]
-        text = any(has_verb(names[name]) for name in names.keys() & LISTS["rule_columns"])
-        rules.append(text or (len(parts) > 1 and parts & _PARTS))
-    return all(rules) or (listed and bool(set.intersection(*map(set, objects))))
+def _kind_of(value: Any) -> str:
+    """Return for an object with a sentence, or a condition and what follows, "rule" and its parts; kinds of others."""
+    if not isinstance(value, dict):
+        return "text" if isinstance(value, str) else ""
+    names = {phrase(str(name)).lower(): held for name, held in value.items()}
+    parts = names.keys() - LISTS["titles"] - LISTS["about"]
+    if any(isinstance(names.get(name), list) for name in LISTS["holders"]):
+        return "holder"
+    said = any(has_verb(str(names[name])) for name in parts if TEXT_NAMES.issuperset(name.split()))
+    decides = sorted(parts & _PARTS) if len(parts) > 1 else []
+    return "rule" if said else f"rule {decides}" if decides else "values"
 
 
 def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:

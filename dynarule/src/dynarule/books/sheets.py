@@ -4,7 +4,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime, time
 from itertools import takewhile
 from pathlib import Path
@@ -16,6 +16,7 @@ from .blocks import Block, Row, decoded, plain
 
 _DELIMITERS = ",;\t|"
 MOST_CELLS = 5_000_000
+_DIGIT = re.compile(r"\d")
 _FORMULA = re.compile(rb"</f>\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 """A formula whose value is not stored."""
 
@@ -96,7 +97,16 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
             *texts, (_, named) = alone or [(line, "" if table else title)]
             blocks += [Block("text", text, [(0, at)]) for at, text in texts]
             if table is None or alone or blank:
-                names = table is None or _is_names(cells, table.rows, bool(blank and alone))
+                values = zip(*(more for _, more in table.rows[1:]), strict=False) if table else ()
+                pairs = (
+                    (cell, [v for v in column if v]) for cell, column in zip(cells, values, strict=False)
+                )
+                # words in a column that has had numbers
+                names = any(
+                    c and not _DIGIT.search(c) and all(map(_DIGIT.search, column)) for c, column in pairs
+                )
+                other = blank and alone and table and [*map(bool, cells)] != [*map(bool, table.rows[0][1])]
+                names = table is None or names or bool(other)
                 if table is None or alone or names:
                     above: list[Row] = [] if names or table is None else table.rows[:1]
                     table = Block("table", named, [(0, line)], rows=above)
@@ -107,15 +117,6 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
             blocks += [Block("text", text, [(0, at)]) for at, text in alone]
             alone, blank = [], True
     return blocks + [Block("text", text, [(0, at)]) for at, text in alone]
-
-
-def _is_names(cells: Sequence[str], rows: Sequence[Row], titled: bool) -> bool:
-    """Whether a row has words in a column that has had numbers; below a title, whether it has other columns."""
-    columns = zip(*(more for _, more in rows[1:]), strict=False)
-    return any(
-        cell and not re.search(r"\d", cell) and all(re.search(r"\d", value) for value in values if value)
-        for cell, values in zip(cells, columns, strict=False)
-    ) or (titled and list(map(bool, cells)) != list(map(bool, rows[0][1])))
 
 
 def _check_area(cells: int) -> None:

@@ -32,21 +32,11 @@ class TableRule(NamedTuple):
 def table_rules(
     rows: Sequence[Row], text: str | None = None, outcomes: Sequence[str] | None = None, title: str = ""
 ) -> tuple[list[TableRule], str]:
-    """Return the rules of a table and how its columns were read.
+    """Return the rules of a table, whose first row has the names of the columns, and how these were read.
 
-    Parameters
-    ----------
-    rows : sequence of (int, list of str)
-        Lines and cells, the names of the columns first.
-    text, outcomes : str, sequence of str, optional
-        The column of rules, or the columns of outcomes; guessed by names, else the last column is the outcome.
-    title : str
-        What stands above the table: the name of a matrix's values.
-
-    Raises
-    ------
-    ValueError
-        If a column that is named is not there.
+    ``text`` and ``outcomes`` name the column of rules, or those of outcomes; else they are guessed by their names, or
+    the last column is the outcome. A column that is named and not there is a ValueError. A ``title`` above the table
+    says what the values of a matrix are.
     """
     rows = _one_header([(line, cells) for line, cells in rows if any(cells)])
     if not rows:
@@ -78,7 +68,8 @@ def table_rules(
     if asked != said and not (text or outcomes) and all(is_whole(cells[asked]) for cells in cells_of):
         pairs = [TableRule(line, f"{cells[asked]} {cells[said]}") for line, cells in body if cells[said]]
         return pairs, f"{header[asked]!r}, and {header[said]!r} to it"
-    texts = [given[text.lower()]] if text else [i for i, name in enumerate(names) if name in TEXT_NAMES]
+    texts = [i for i, name in enumerate(names) if name and TEXT_NAMES.issuperset(name.split())]
+    texts = [given[text.lower()]] if text else texts
     split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
     if not (texts or outcomes or split or {*names} & ALONE_NAMES) and (longest[0] > 40 or len(header) == 1):
         texts = [longest[1]]
@@ -106,16 +97,12 @@ def _foreign(rows: Sequence[Sequence[str]]) -> set[int]:
     columns = list(zip(*rows, strict=False))
     ends = [re.fullmatch(r"(.*[^\W_])[ _-]+\(?([a-z]{2})\)?", column[0].lower()) for column in columns]
     named = {i: end.groups() for i, end in enumerate(ends) if end and end[2] in LISTS["languages"]}
-    found = {
-        i for i, (name, language) in named.items() if language != "en" and (name, "en") in named.values()
-    }
+    found = {i for i, (name, code) in named.items() if code != "en" and (name, "en") in named.values()}
     words = [[re.findall(r"[^\W\d]+", cell.lower()) for cell in column] for column in columns]
     numbers = [[re.findall(r"\d+", cell) for cell in column] for column in columns]
-    kinds = [LISTS["english"], LISTS["foreign"]]
-    # in how many cells each kind of words is
-    english, other = (
-        [sum(not kind.isdisjoint(said) for said in column) for column in words] for kind in kinds
-    )
+    # in how many cells words of each kind are
+    english = [sum(not LISTS["english"].isdisjoint(said) for said in column) for column in words]
+    other = [sum(not LISTS["foreign"].isdisjoint(said) for said in column) for column in words]
     lengths = [sum(map(len, column)) or 1 for column in words]
     for i, j in itertools.permutations(range(min(len(columns), 9)), 2):
         same = sum(a == b for a, b in zip(numbers[i], numbers[j], strict=True)) > 0.6 * len(rows)
@@ -179,7 +166,9 @@ def _texts(names: Sequence[str], body: Sequence[Row], column: int) -> Iterator[T
         for known in (PREMISE_NAMES, THEN_NAMES)
     ]
     for line, cells in body:
-        if cells[column]:
+        if not cells[column]:
+            yield TableRule(line, "", " | ".join(filter(None, cells)))
+        else:
             premise, conclusion = (None if i is None else cells[i] or None for i in whole)
             others = _others(names, cells)
             text = f"{cells[column].removesuffix('.')}{others}." if others else cells[column]
@@ -220,7 +209,7 @@ def _decisions(
         conditions = [
             cells[i]
             if header[i].lower() in PREMISE_NAMES
-            else f"{_phrase(header[i])} is {bound(cells[i]) or cells[i]}"
+            else f"{phrase(header[i])} is {bound(cells[i]) or cells[i]}"
             for i in first
             if cells[i] and cells[i].lower() not in _ANY
         ]
@@ -239,12 +228,12 @@ def _others(header: Sequence[str], cells: Sequence[str]) -> str:
 
 
 def _effect(name: str, cell: str, last: Sequence[int]) -> str:
-    phrase, cell = _phrase(name), cell.removesuffix(".")
+    said, cell = phrase(name), cell.removesuffix(".")
     if name.lower() in (*THEN_NAMES, "rule"):
         return cell
-    if phrase in LISTS["orders"] and len(last) == 1 and " " in cell and VERBS.get(cell.split()[0]):
+    if said in LISTS["orders"] and len(last) == 1 and " " in cell and VERBS.get(cell.split()[0]):
         return cell  # "action": "call Ann"
-    return f"{phrase} {cell}" if re.search(r"\b(?:if|when|by|to|in|for)$", phrase) else f"{phrase} is {cell}"
+    return f"{said} {cell}" if re.search(r"\b(?:if|when|by|to|in|for)$", said) else f"{said} is {cell}"
 
 
 def bound(cell: str) -> str:
@@ -258,7 +247,7 @@ def bound(cell: str) -> str:
     return f"from {ends[1]} to {ends[2]}{ends[3]}".rstrip() if ends else ""
 
 
-def _phrase(name: str) -> str:
+def phrase(name: str) -> str:
     """Return a column's name as words: "order_total" is "order total"."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])|_", " ", name).strip(" ?:")
     return words if words.partition(" ")[0][1:].isupper() else words[:1].lower() + words[1:]

@@ -17,9 +17,7 @@ from .loading import Served, load_rules, rule_encoder, warn_of_unknown
 from .shared import grouped, note, one_line, say
 
 if TYPE_CHECKING:
-    from ..bank.bank import RuleBank
     from ..generation import Generation
-    from ..memory.serving import Retrieval
 
 
 @grouped
@@ -72,9 +70,14 @@ def generate(
         if len(texts) > 1:
             say(one_line(f"# {text}"))
         say(answer.text.strip())
-        shown: set[str] = set()
+        shown: set[str] = set()  # whose text is not said again
         for search in one_a_step(answer.trace) if trace else ():
-            _say_search(search, bank, top, shown)
+            say(f"  step {search.step}, layer {search.layer}")
+            scored = [(f"{score:7.3f}", name) for name, score in zip(search.ids, search.scores, strict=True)]
+            for before, name in [*scored[:top], *(("   then", name) for name in getattr(search, "way", ()))]:
+                rule = "" if name in shown else f" {one_line(bank.texts[bank.row(name)])}"
+                shown.add(name)
+                say(f"    {before}  [{one_line(name)}]{rule}")
 
     run(
         base,
@@ -89,16 +92,6 @@ def generate(
     )
     if as_json:
         say(json.dumps({"answers": results}, indent=1, ensure_ascii=False))
-
-
-def _say_search(search: Retrieval, bank: RuleBank, top: int, shown: set[str]) -> None:
-    """Show one search; the text of a rule that is among those ``shown`` is not said again."""
-    say(f"  step {search.step}, layer {search.layer}")
-    scored = [(f"{score:7.3f}", name) for name, score in zip(search.ids, search.scores, strict=True)]
-    for before, name in [*scored[:top], *(("   then", name) for name in getattr(search, "way", ()))]:
-        rule = "" if name in shown else f" {one_line(bank.texts[bank.row(name)])}"
-        shown.add(name)
-        say(f"    {before}  [{one_line(name)}]{rule}")
 
 
 @grouped
