@@ -43,20 +43,19 @@ def _tables():
     }
 
 
-def _worlds():
-    """What keeps worlds, which keep what was derived of them."""
-    from ruleworld_data import generate
-
-    return generate._world, generate._whole_world
-
-
 @pytest.fixture(scope="module")
 def tables_at_hand(_tables):
     """Questions are a function of their names: those that a test has asked for are there for the next one.
 
     The package keeps two tables, of which one may hold 300,000 questions, and a command makes each but once.
     """
+    from ruleworld_data import generate
+
     with pytest.MonkeyPatch.context() as patch:
         for name, made_once in _tables.items():
-            patch.setattr(f"ruleworld_data.generate.{name}", made_once)
-        yield [*_tables.values(), *_worlds()]
+            patch.setattr(generate, name, made_once)
+        yield [
+            *_tables.values(),
+            generate._world,
+            generate._whole_world,
+        ]  # worlds keep what was derived of them

@@ -82,25 +82,6 @@ def files(made, tmp_path):
     return shutil.copytree(folder, tmp_path / "files"), *parts
 
 
-@pytest.fixture
-def plus_files(tmp_path, tiny_model, tiny_tokenizer):
-    """An adapter that reads tokens, looks ahead, and searches where the base writes a token of its own."""
-    model, tokenizer = tiny_model("llama"), tiny_tokenizer(search=True)
-    head = model.get_output_embeddings().weight.data
-    head[tokenizer.convert_tokens_to_ids("<search>")] = 1.1 * head[tokenizer.convert_tokens_to_ids("w39")]
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    torch.manual_seed(3)
-    settings = {"first_layer": 2, "top_k": 2, "reading": "tokens", "search_heads": 2, "lookahead": 3}
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, 2, **settings))
-    adapter[2].lookahead.link.bias.data[-1] = 20.0  # every rule may follow every other
-    adapter[2].lookahead.goal.out.weight.data.normal_()
-    adapter.config.encoder, adapter.config.search_token = "minilm@1", "<search>"
-    adapter.save(tmp_path / "adapter")
-    (tmp_path / "rules.txt").write_text("\n".join(RULES) + "\n")
-    return tmp_path, model, tokenizer
-
-
 def test_generate_prints_what_the_library_answers(cli, files):
     folder, model, tokenizer, _ = files
     (expected,) = generate(model, tokenizer, as_bank(), ["w11 w12\n"], max_new_tokens=5)
@@ -118,11 +99,24 @@ def test_generate_prints_what_the_library_answers(cli, files):
     assert (answers[0]["trace"][0]["ids"], answers[0]["trace"][0]["step"]) == (expected.trace[0].ids, 0)
 
 
-def test_what_a_search_looked_for_is_told(cli, plus_files):
-    folder, model, tokenizer = plus_files
+def test_what_a_search_looked_for_is_told(cli, tmp_path, tiny_model, tiny_tokenizer):
+    """Of an adapter that reads tokens, looks ahead, and searches where the base writes a token of its own."""
+    model, tokenizer = tiny_model("llama"), tiny_tokenizer(search=True)
+    head = model.get_output_embeddings().weight.data
+    head[tokenizer.convert_tokens_to_ids("<search>")] = 1.1 * head[tokenizer.convert_tokens_to_ids("w39")]
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    torch.manual_seed(3)
+    settings = {"first_layer": 2, "top_k": 2, "reading": "tokens", "search_heads": 2, "lookahead": 3}
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, 2, **settings))
+    adapter[2].lookahead.link.bias.data[-1] = 20.0  # every rule may follow every other
+    adapter[2].lookahead.goal.out.weight.data.normal_()
+    adapter.config.encoder, adapter.config.search_token = "minilm@1", "<search>"
+    adapter.save(tmp_path / "adapter")
+    (tmp_path / "rules.txt").write_text("\n".join(RULES) + "\n")
     prompts = question_prompts(tokenizer, ["w11 w12"], "\n")
     (expected,) = generate(model, tokenizer, as_bank(), prompts, max_new_tokens=5)
-    question = ["generate", *served(folder), "--max-new-tokens", 5, "-q", "w11 w12", "--trace"]
+    question = ["generate", *served(tmp_path), "--max-new-tokens", 5, "-q", "w11 w12", "--trace"]
     traced = cli(*question)
     assert traced.startswith(expected.text.strip())
     ways = [search.way for search in expected.trace]

@@ -91,20 +91,13 @@ def test_an_answer_that_goes_on_is_the_one_that_was_not_interrupted(workspace):
     assert [done.text + more for done, more in zip(begun, rest, strict=True)] == whole
 
 
-def of_each_length(workspace):
-    """Prompts of the bundled model, with their gold rules, whose answers have one step, three and four."""
-    rules = workspace.rules("mini")
-    asked = [
-        (question.text, rules.texts(sorted(question.gold), "nl"))
-        for subtask in ("single_rule", "multi_rule_3", "multi_hop_4")
-        for question in workspace.questions(subtask, "mini")[:1]
-    ]
-    return [Local.of("tiny").template.render("answer", "nl", *each) for each in asked]
-
-
 def test_whose_answer_has_ended_leaves_the_batch(workspace, monkeypatch, forwards):
     """The answers of a batch are those of each alone; what is computed has fewer rows on the way."""
-    backend, prompts = Local.of("tiny"), of_each_length(workspace)
+    backend, rules, prompts = Local.of("tiny"), workspace.rules("mini"), []
+    for subtask in ("single_rule", "multi_rule_3", "multi_hop_4"):  # one step, three and four
+        question = workspace.questions(subtask, "mini")[0]
+        texts = rules.texts(sorted(question.gold), "nl")
+        prompts.append(backend.template.render("answer", "nl", question.text, texts))
     alone = [next(iter(backend.generate([prompt], Decoding(200)))) for prompt in prompts]
     monkeypatch.setattr(local, "PIECE", 5)
     shapes = forwards("tiny")

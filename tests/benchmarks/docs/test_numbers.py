@@ -18,17 +18,9 @@ from rwbench.score.stats import holm, paired_difference, sample_clusters
 ROOT = Path(__file__).parents[3]
 BENCHMARKS, RESULTS = ROOT / "benchmarks", ROOT / "benchmarks/results"
 TINY = BENCHMARKS / "src/rwbench/models/tiny"
-SETTINGS = {
-    "lookahead": None,
-    "score_weight": None,
-    "variant": "",
-    "kept": None,
-    "score_share": 0,
-    "score_limit": None,
-    "word_weight": None,
-    "word_stemmer": None,
-    "reworded": None,
-}
+SETTINGS = {"variant": "", "score_share": 0} | dict.fromkeys(
+    ("lookahead", "score_weight", "kept", "score_limit", "word_weight", "word_stemmer", "reworded")
+)
 """What a method's fields are where a test does not say."""
 WORDS = ("words=0.5", "words=1.0")
 FORMS, NEAREST = ("fol", "nl"), ("stepwise", "ircot")

@@ -21,17 +21,12 @@ SHAPE = {
 }
 
 
-@pytest.fixture(scope="session")
-def tokenizer():
-    return load_tokenizer(base_folder("tiny"))
-
-
-@pytest.fixture(scope="session")
-def model(tokenizer, tmp_path_factory):
-    """A random base as a model folder; no test changes it."""
+@pytest.fixture
+def own(tmp_path):
+    """A model folder with a random base, to put adapters into."""
     torch.set_num_threads(1)
     torch.manual_seed(7)
-    folder = tmp_path_factory.mktemp("lab") / "random"
+    tokenizer, folder = load_tokenizer(base_folder("tiny")), tmp_path / "own"
     ids = {
         "pad_token_id": tokenizer.pad_token_id,
         "eos_token_id": tokenizer.eos_token_id,
@@ -40,6 +35,6 @@ def model(tokenizer, tmp_path_factory):
     size = -(-len(tokenizer) // 64) * 64  # spare rows: `<search>` takes one
     LlamaForCausalLM(
         LlamaConfig(**SHAPE, **ids, vocab_size=size, tie_word_embeddings=True, attention_bias=True)
-    ).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
+    ).save_pretrained(folder / "base")
+    tokenizer.save_pretrained(folder / "base")
     return folder

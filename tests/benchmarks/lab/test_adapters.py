@@ -39,12 +39,6 @@ RECIPE = AdapterRecipe(
 )
 
 
-@pytest.fixture
-def own(model, tmp_path):
-    """A model folder to put adapters into."""
-    return shutil.copytree(model, tmp_path / "own/base").parent
-
-
 @pytest.mark.filterwarnings("ignore:.*entropy curve is noisy")
 @pytest.mark.parametrize("method", ["dynarule", "kblam"])
 def test_both_stages_make_an_adapter_and_a_killed_training_ends_alike(method, own, tmp_path):

@@ -88,17 +88,11 @@ def test_held_out_rules_and_large_pools_come_first_and_the_order_of_sub_tasks_ma
     ]
 
 
-@pytest.fixture
-def next_data(monkeypatch):
-    """A version of the data that can be generated, as if it were released."""
-    monkeypatch.setitem(RELEASED, "1.2.0", "2026-12-01")
-    return "1.2.0"
-
-
-def test_a_board_of_two_versions_of_the_data(submissions, next_data, runs, tmp_path):
+def test_a_board_of_two_versions_of_the_data(submissions, runs, tmp_path, monkeypatch):
     """Each entry is asked in its own version and ranked in it alone; the newest data come first."""
+    monkeypatch.setitem(RELEASED, "1.2.0", "2026-12-01")  # as if it were released
     root = shutil.copytree(submissions, tmp_path / "submissions")
-    spec = replace(read_run(runs["naive"])[0], data=next_data)
+    spec = replace(read_run(runs["naive"])[0], data="1.2.0")
     ran = run_spec(spec, source_of(spec), tmp_path / "runs")
     run = read_run(tmp_path / "runs" / ran["run_id"])
     words = json.loads((root / "2026-11-28_naive/submission.json").read_text()) | {"date": "2026-12-01"}

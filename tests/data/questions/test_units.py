@@ -13,29 +13,16 @@ from ruleworld_data.world import Stream
 SKELETONS = [*SINGLE, *DOUBLE, *(skeleton for shares in MULTI_HOP.values() for skeleton in shares)]
 
 
-@pytest.fixture(scope="module")
-def world():
-    return world_of(WorldSpec("tiny"))
-
-
-def asked(world, units):
-    """Return every unit as a tuple of all that distinguishes it."""
-    columns = [
-        world.blocks[t].ids[rows].tolist() for t, rows in zip(units.skeleton.path, units.rows, strict=True)
-    ]
-    columns.append(units.amount.tolist())
-    for part in (units.initial_row, units.initial, units.subject, units.other):
-        columns.append([None] * len(units) if part is None else part.tolist())
-    return list(zip(*columns, strict=True))
-
-
 @pytest.mark.parametrize("skeleton", SKELETONS, ids=lambda s: s.name)
 def test_evaluation_splits_spread_over_chains(skeleton):
     """Chains differ by one unit at most, but for those with fewer units; a unit's own hash leaves it to chance."""
     world, hops = world_of(WorldSpec()), len(skeleton.path)
     everything = UnitSource(world, skeleton, "test")
     units = everything.draw(Stream("spread"), 300)
-    rows = asked(world, units)
+    columns = [world.blocks[t].ids[rows] for t, rows in zip(skeleton.path, units.rows, strict=True)]
+    parts = (units.amount, units.initial_row, units.initial, units.subject, units.other)
+    columns += [part for part in parts if part is not None]
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
     assert len(set(rows)) == len(rows) == 300 or skeleton.path[0] in ("entity2attr", "env2state")
     times = Counter(row[:hops] for row in rows)
     if hops > 1:
@@ -47,8 +34,8 @@ def test_evaluation_splits_spread_over_chains(skeleton):
         assert len(set(units.initial.tolist())) == 12
 
 
-def test_what_one_skeleton_lacks_others_give(world):
+def test_what_one_skeleton_lacks_others_give():
     """The tiny world has 16 ways into an environment; ask for far more."""
     shares = {Skeleton(("env2state",)): 0.9, Skeleton(("entity2attr",)): 0.1}
-    few, many = draw_units(world, "train", shares, 400, ("lack",))
+    few, many = draw_units(world_of(WorldSpec("tiny")), "train", shares, 400, ("lack",))
     assert len(few) + len(many) == 400 and len(few) < 360 <= 0.9 * 400 and len(few) <= 16 * 40

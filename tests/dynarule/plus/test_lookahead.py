@@ -44,10 +44,6 @@ def reference(look, first, keys, values, count, width, words=lambda m, j: 0.0):
     return torch.tensor(levels)
 
 
-def goals(goal_P, values):
-    return (values.double() @ goal_P.double()).tolist()
-
-
 @pytest.mark.parametrize("width", [3, 30])
 def test_levels_are_those_of_the_formula(bank, near, width):
     torch.manual_seed(0)
@@ -56,7 +52,7 @@ def test_levels_are_those_of_the_formula(bank, near, width):
     goal_BP = torch.randn(4, WIDTH)
     got = look.levels(goal_BP @ bank.values_MP.T, Tables(bank.keys, bank.values), 3, width)
     for row in range(4):
-        first = goals(goal_BP[row], bank.values_MP)
+        first = (bank.values_MP.double() @ goal_BP[row].double()).tolist()
         expected = reference(look, first, bank.keys_MP, bank.values_MP, 3, width)
         assert near(torch.stack(got)[:, row], expected.float(), units=500)
     own_BM = torch.randn(4, 30)
