@@ -5,6 +5,7 @@ module joins them. Every function returns parts or raises `ValueError` naming th
 """
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -99,7 +100,8 @@ def type_of_rule(premise: Fact, conclusion: Fact, text: str) -> str:
     return name
 
 
-READERS = {
+Reader = Callable[[str], Fact]
+READERS: dict[str, tuple[Callable[[str], tuple[str, str]], Reader, Reader]] = {
     "fol": (halves_fol, parse_premise_fol, parse_conclusion_fol),
     "nl": (halves_nl, partial(parse_half_nl, "premise"), partial(parse_half_nl, "conclusion")),
 }
