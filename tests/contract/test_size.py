@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_220,
     "dynarule": 13_050,
     "benchmarks": 10_890,
-    "tests": 20_030,
+    "tests": 19_910,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 35_150
