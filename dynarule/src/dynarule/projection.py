@@ -130,8 +130,17 @@ class RuleProjection(nn.Module):
 def float_weight(linear: Any, dtype: torch.dtype | None = None) -> Tensor:
     """Return the weight of a linear layer in floats, whatever it is quantised to.
 
-    The layer has ``in_features``, ``out_features`` and ``bias``; ``dtype`` is what one reads whose weight does not say
-    so, or None for fp32. A ValueError if the layer cannot run, or its weight is not there.
+    Parameters
+    ----------
+    linear : nn.Module
+        With ``in_features``, ``out_features`` and ``bias``.
+    dtype : torch.dtype or None
+        What a layer reads whose weight does not say so; None: fp32.
+
+    Raises
+    ------
+    ValueError
+        If the layer cannot run, or its weight is not there.
     """
     weight: Any = getattr(linear, "weight", None)
     if type(weight) in (Tensor, nn.Parameter) and weight.dtype in FLOATS:

@@ -40,8 +40,7 @@ class ChatClient:
     """An OpenAI-compatible endpoint and a model there; a context manager, safe to use from several threads.
 
     The key of the environment variable ``RULEWORLD_API_KEY`` is sent to the server that it is for, see `address`; none
-    is sent to others, whatever other variables of the `openai` client hold. It refuses what `check_endpoint` and
-    `read_key` do.
+    is sent to others, whatever other variables of the `openai` client hold.
 
     Parameters
     ----------
@@ -55,6 +54,11 @@ class ChatClient:
         Seconds without a byte after which a request is given up.
     tries : int
         Requests per question; the `openai` client waits between them.
+
+    Raises
+    ------
+    ValueError
+        As `check_endpoint` and `read_key`.
     """
 
     def __init__(

@@ -168,9 +168,19 @@ def submit(
 ) -> Path:
     """Write the submission of a run (`read_run`) and return its folder, after the checks that a pull request gets.
 
-    ``words`` are fields of `Entry` but the spec (`read_words`); the folder lies in ``root``, made if missing, and
-    ``slug`` is the end of its name, after the date. A ValueError if questions failed, the folder is taken, or the
-    checks refuse it (`Refused`).
+    Parameters
+    ----------
+    words : mapping
+        Fields of `Entry` but the spec (`read_words`).
+    root : Path
+        Folder of submissions; made if missing.
+    slug : str
+        End of the folder's name, after the date.
+
+    Raises
+    ------
+    ValueError
+        If questions failed, the folder is taken, or the checks refuse it (`Refused`).
     """
     failed = [sample["id"] for sample in samples if sample["error"] is not None]
     if failed:

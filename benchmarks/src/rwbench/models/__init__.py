@@ -65,9 +65,17 @@ def _is_model(folder: Path) -> bool:
 
 
 def resolve(name: str) -> Path:
-    """Return the folder of a model: a shipped one, a path, one that was added, or one of the Hub that was downloaded.
+    """Return the folder of a model.
 
-    A FileNotFoundError says what there is, if there is no such model.
+    Parameters
+    ----------
+    name : str
+        A shipped model's name, a path, the name of a model that was added, or one of the Hub that was downloaded.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such model; the message says what there is.
     """
     folder = SHIPPED / name if name in shipped() else Path(name)
     if _is_model(folder):

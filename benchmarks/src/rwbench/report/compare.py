@@ -25,8 +25,6 @@ Run = tuple[Results, dict[str, Sample]]
 def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Comparison:
     """Compare every run with the first.
 
-    A ValueError if there are fewer than two runs, they asked different questions or share none, or a metric is missing.
-
     Parameters
     ----------
     folders : sequence of Path
@@ -39,6 +37,11 @@ def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Compar
     dict
         ``baseline``, ``comparisons`` (per run: ``spec_differences`` and per metric the paired ``difference`` with
         ``p_holm``), ``tests``: over how many p values Holm's correction goes.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two runs, they asked different questions or share none, or a metric is missing.
     """
     if len(folders) < 2:
         raise ValueError(

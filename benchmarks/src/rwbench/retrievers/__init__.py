@@ -73,7 +73,19 @@ _PREPARED: deque[tuple[Retriever, Pool, Scorer]] = deque(maxlen=64)
 
 
 def rank(ids: Ids, scores: Scores, k: int) -> Hits:
-    """Order one query's rules by (-score, rule id) and keep the first ``k``; those with score ``-inf`` are left out."""
+    """Order one query's rules by (-score, rule id) and keep the first ``k``.
+
+    Parameters
+    ----------
+    ids : ndarray of int32, shape (M,)
+    scores : ndarray of float64, shape (M,)
+        Rules with score ``-inf`` are left out.
+    k : int
+
+    Returns
+    -------
+    Hits
+    """
     keep = np.flatnonzero(scores > -np.inf)
     if len(keep) > k:
         # Everything that ties with the k-th score stays in until the ids have decided.

@@ -228,7 +228,7 @@ def keep_top(scores_BM: Tensor, top_k: int | None, gold_BSG: Tensor | None = Non
     """Return the K pool rows each batch row keeps, best first: (B, K), equation 3.
 
     With gold rules (KeepDim) they are kept whatever their scores, and as many of the lowest-scored others are dropped.
-    A rule that is gold in several steps takes one place. A ValueError if a row has more gold rules than K.
+    A rule that is gold in several steps takes one place.
 
     Parameters
     ----------
@@ -238,6 +238,11 @@ def keep_top(scores_BM: Tensor, top_k: int | None, gold_BSG: Tensor | None = Non
         K; None, or more than M, keeps all.
     gold_BSG : Tensor or None
         Pool rows of each step's gold rules, -1 where a row has fewer steps or a step fewer rules.
+
+    Raises
+    ------
+    ValueError
+        If a row has more gold rules than K.
     """
     count = scores_BM.shape[-1]
     kept = count if top_k is None else min(top_k, count)

@@ -83,8 +83,7 @@ class TrainingStream(Dataset):
     """The rows of a run in the order of training: item n is (n, the n-th row drawn).
 
     Every block of ``block`` draws has each family's share to within one row (exactly 3, 4 and 3 of 10 with the
-    paper's mix). A family's rows come in a random order, all of them before any comes again. A ValueError if there are
-    no rows, or families of the rows and of the mix differ.
+    paper's mix). A family's rows come in a random order, all of them before any comes again.
 
     Parameters
     ----------
@@ -98,6 +97,11 @@ class TrainingStream(Dataset):
         Batch size, or all batches of a step if they are sorted.
     by_length : bool
         Put each block's rows in the order of their steps and words, so that batches of alike ones pad little.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, or families of the rows and of the mix differ.
     """
 
     def __init__(

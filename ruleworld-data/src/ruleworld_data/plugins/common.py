@@ -92,14 +92,22 @@ class TaskOptions:
 def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[str, Any]]:
     """Return the questions of a sub-task as they are asked.
 
-    A sub-task beyond the paper's (`ruleworld_data.spec.ALL_SUBTASKS`) turns the dial that it needs. A ValueError for an
-    unknown one, or a pool that cannot hold a question's gold rules.
+    Parameters
+    ----------
+    subtask : str
+        A name of `ruleworld_data.spec.ALL_SUBTASKS`; one beyond the paper's turns the dial that it needs.
+    options : TaskOptions, optional
 
     Returns
     -------
     list of dict
         In table order: ``id``, ``subtask``, ``world_id``, ``question``, ``prompt``, ``answers`` (list of str),
         ``target`` (the answers as a model should write them), ``rule_ids`` (of the prompt, in its order).
+
+    Raises
+    ------
+    ValueError
+        For an unknown sub-task, or a pool that cannot hold a question's gold rules.
     """
     options = options or TaskOptions()
     options = replace(options, dials=str(options.spec.dials.reaching(subtask)))

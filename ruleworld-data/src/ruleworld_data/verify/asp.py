@@ -70,10 +70,24 @@ class AspSolver:
     def answers(
         self, scopes: Sequence[tuple[str, str]], pools: Sequence[Ints] | None = None
     ) -> list[tuple[str, ...]]:
-        """Return every value of each query, given facts and query as shipped, by one program: one if it is sound.
+        """Answer scopes in one program.
 
-        ``pools`` are rows of the rules that may be used, one entry for all scopes or one per scope; None: all rules.
-        A ValueError if a text does not parse, a row is -1 or a number could exceed clingo's 32 bits.
+        Parameters
+        ----------
+        scopes : sequence of (facts, query)
+            Texts as shipped.
+        pools : sequence of ndarray, optional
+            Rows of the rules that may be used: one entry for all scopes or one per scope; all rules by default.
+
+        Returns
+        -------
+        list of tuple of str
+            Every value the query has, per scope: one for a sound question.
+
+        Raises
+        ------
+        ValueError
+            If a text does not parse, a row is -1 or a number could exceed clingo's 32 bits.
         """
         if not scopes:
             return []

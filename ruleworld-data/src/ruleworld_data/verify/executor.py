@@ -95,6 +95,10 @@ def execute(facts: str | Iterable[Fact], query: str | Query, rules: RuleIndex) -
     rules : RuleIndex
         The rules in force.
 
+    Returns
+    -------
+    Derivation
+
     Raises
     ------
     ValueError

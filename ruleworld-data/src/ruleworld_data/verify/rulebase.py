@@ -119,6 +119,10 @@ def parse_rule_table(table: pa.Table) -> RuleBase:
     table : pyarrow.Table
         Rows of the rule table; needs ``id`` and ``fol``, checks what else is there.
 
+    Returns
+    -------
+    RuleBase
+
     Raises
     ------
     ValueError
