@@ -198,7 +198,7 @@ def _label(text: str) -> tuple[str, str] | None:
     if ":" not in marks[0][0] and (len(marks) > 1 or text[:4] == "The "):
         return None
     between = text[marks[0].end() : marks[1].start()] if len(marks) > 1 else ""
-    if "," in between:
+    if re.search(r"[,·|]", between):
         return None  # "Adults: 9 euros, children: 5 euros"
     two = between and marks[1][0][0] == ":" and len(between.split()) < 5 and not has_verb(between)
     mark = marks[1 if two else 0]  # "Waste: glass: green bin"

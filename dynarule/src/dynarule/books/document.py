@@ -50,6 +50,7 @@ class Document:
                 block.kind == "heading" and _RE.notice.match(block.text) and (bare or notice == block.depth)
             )
             notice = block.depth if told else 0  # the last of several has text below it
+            told = told or (after.kind == "item" and _RE.exceptions.match(block.text))
             if told or (block.kind == "heading" and IMPRINT.match(block.text)):
                 block.kind = "text"
             elif block.kind in ("text", "item") and _is_heading(block, after):
@@ -62,7 +63,7 @@ class Document:
             if block.kind in ("heading", "text") and block.text.endswith("?"):
                 end = self._answer(block, blocks[end:]) + end
             if block.kind == "heading":
-                self._below(block.depth)
+                self.headings = [heading for heading in self.headings if heading[0] < block.depth]
                 self.headings += [(block.depth, block.text)] if block.text else []
             elif block.kind == "table":
                 self._table(block)
@@ -99,9 +100,11 @@ class Document:
 
     def _without_stories(self) -> list[DocumentRule]:
         """Return the rules without what tells what happened, in most of a text or all of a section."""
-        story, gone = sum(is_told(r.text) or -has_verb(r.text) for r in self.prose) > 0, set()
+        # what a list is led in by, "what we agreed:", is no story of its items
+        said = {id(rule): is_told(rule.text.rpartition(": ")[2]) for rule in self.prose}
+        story, gone = sum(said[id(r)] or -has_verb(r.text) for r in self.prose) > 0, set()
         for _, section in groupby(self.prose, lambda rule: rule.context):
-            part = [(rule, is_told(rule.text)) for rule in section]
+            part = [(rule, said[id(rule)]) for rule in section]
             history = len(part) > 1 and all(told for _, told in part)
             for rule, told in part:
                 if history or (story and (told or not has_verb(rule.text) or not is_whole(rule.text))):
@@ -111,9 +114,6 @@ class Document:
 
     def _leave(self, line: int, text: str, reason: str) -> None:
         self.reading.left_out.append((f"{self.source}{self.part}:{line}", text[:300], reason))
-
-    def _below(self, depth: int) -> None:
-        self.headings = [heading for heading in self.headings if heading[0] < depth]
 
     def _add(self, text: str, line: int, premise: str | None = None, conclusion: str | None = None) -> None:
         context, text = tuple(title for _, title in self.headings), text.rstrip(" ;,")
@@ -145,7 +145,7 @@ class Document:
         if not at or len(answer) > LONGEST_ANSWER:
             return 0
         if question.kind == "heading":
-            self._below(question.depth)
+            self.headings = [heading for heading in self.headings if heading[0] < question.depth]
         asked = re.sub(r"^Q(?:uestion)?\s?\d*[.:]\s+", "", question.text)
         self._add(f"{asked} {answer}", question.line_at(0))
         self.prose.append(self.rules[-1])
@@ -187,6 +187,8 @@ class Document:
             begins = isinstance(where, Block) and (where.kind == "item" or text[:1].islower())
             if above and begins and len(parts) == 1:
                 parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]
+            held = _RE.condition.match(parts[0][1])  # "If in eyes: rinse. Call a doctor."
+            parts = [(at, f"{held[0]}{part}" if held and at else part) for at, part in parts]
             term = above[-1][1] if above and isinstance(where, Block) and where.mark == ":" else ""
             if not parts[0][1].startswith(term):
                 parts[0] = 0, f"{term}: {parts[0][1]}"
@@ -211,7 +213,8 @@ def _is_heading(block: Block, after: Block) -> bool:
     if block.kind == "item" and not (block.mark[-1:] in (".", ")") and after.text[:1].isupper()):
         return False
     if after.kind == "table":
-        verb = has_verb(text if len(text.split()) > 4 else text.rpartition(" ")[0])  # "Seasons and limits"
+        words = text.split()  # "Seasons and limits", "Leave policy 2026"
+        verb = has_verb(text if len(words) > 4 else " ".join(words[1:-1]))
         return block.kind == "text" and (text.endswith(":") or not (verb or is_whole(text)))
     ends = text.endswith((":", "-", "—", ",")) or is_whole(text.removesuffix("etc.")) or RUNS_ON.search(text)
     if ends or has_verb(text) or leading(text):

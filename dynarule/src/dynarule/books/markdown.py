@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..bank.lexicon import has_verb, patterns
@@ -19,8 +20,8 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
 
     Left out: code, logs, front matter, rulers, tables of contents, page numbers.
     """
-    tabbed = ((n, re.sub(r"(?<=\S)\t+", "   ", text).expandtabs(4)) for n, text in _without_code(lines))
-    tabbed = _without_quotes(_without_titles([*tabbed]))
+    lines = [(n, re.sub(r"(?<=\S)\t+", "   ", text).expandtabs(4)) for n, text in _without_code(lines)]
+    tabbed = _without_quotes(_in_columns(_without_titles(lines)))
     bare = _dotted([(n, _RE.grid.sub("|-|", _RE.prefix.sub("", text)).rstrip()) for n, text in tabbed])
     kept = _aligned(_noted(bare))
     bare = [(n, text) for n, text in bare if not _RE.note.match(text)]
@@ -108,10 +109,32 @@ def _without_titles(lines: Sequence[Line]) -> list[Line]:
 
 
 def _without_quotes(lines: Sequence[Line]) -> Iterator[Line]:
+    above = ""
     for _, run in itertools.groupby(lines, key=lambda line: bool(_RE.quote.match(line[1]))):
         quote = list(run)
         is_quote = any(_RE.quoted.match(text) for _, text in quote)
-        yield from ((number, _RE.quote.sub("", text) if is_quote else text) for number, text in quote)
+        if not (is_quote and _RE.wrote.match(above)):  # a mail that is answered
+            yield from ((number, _RE.quote.sub("", text) if is_quote else text) for number, text in quote)
+        above = quote[-1][1]
+
+
+def _in_columns(lines: Sequence[Line]) -> list[Line]:
+    """Put the lines of a right column of prose behind those of the left one."""
+    starts = Counter(gap.end() for _, text in lines if (gap := re.search(r"\S\s{3,}(?=\S)", text[:200])))
+    place, count = max(starts.items(), key=lambda pair: pair[1], default=(0, 0))
+    beside = [
+        (text[:place].strip(), text[place:]) for _, text in lines if not text[place - 3 : place].strip()
+    ]
+    sides = [[part for part in side if part] for side in zip(*beside, strict=True)]
+    prose = [sum(part[:1].islower() and " " in part for part in side) > 0.25 * len(side) for side in sides]
+    if count < 5 or not all(prose):
+        return [*lines]
+    kept, right = list[Line](), list[Line]()
+    for number, text in lines:
+        both = text[place - 3 : place].strip()  # it goes over both
+        kept += [*right, (number, text)] if both else [(number, text[:place])]
+        right = [] if both else [*right, (number, text[place:])]
+    return kept + right
 
 
 def _closed(text: str) -> str:
@@ -133,7 +156,7 @@ def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> 
     if block.kind not in ("text", "item") or _RE.begins.match(text) or (lower and _RE.stop.search(above)):
         return False
     torn = block.text[:1].isupper() and len(above) > 30  # a rule of its own would begin as the last one did
-    torn = torn or wrapped or len(above) > max(45, 0.7 * width) or re.match("(?:and|or) ", text)
+    torn = torn or wrapped or len(above) > max(45, 0.7 * width) or text.startswith(("and ", "or "))
     if OPEN.search(above) or text[:1] == "=" or (lower and torn):
         return True
     return wrapped and len(above) > 0.7 * width and not is_title(block.text)

@@ -48,7 +48,8 @@ def read_html(body: bytes | str) -> list[Block]:
         words = tag.get_text(strip=True)
         tag.replace_with("\n\n" if tag.name == "br" else "" if words.strip("[]").isdigit() else words)
     for tag in soup(["li", "p"]):
-        if (links := tag("a", href=_WITHIN)) and _letters(tag) == _letters(*links):
+        links = "".join(link.get_text() for link in tag("a", href=_WITHIN))
+        if links and re.sub(r"[\W\d]", "", tag.get_text()) == re.sub(r"[\W\d]", "", links):
             tag.decompose()  # of a table of contents
     for box in soup("details"):
         box.insert_after(soup.new_tag("summary"))  # it ends here, and so does its answer
@@ -114,10 +115,6 @@ def read_mail(path: Path) -> list[Block]:
     why = "an attachment; read it as a file of its own"
     lost = [Block("lost", str(part.get_filename()), [(0, 1)], mark=why) for part in mail.iter_attachments()]
     return [Block("heading", str(mail["subject"] or ""), [(0, 1)], 1), *blocks, *lost]
-
-
-def _letters(*tags: Any) -> str:
-    return re.sub(r"[\W\d]", "", "".join(tag.get_text() for tag in tags))
 
 
 def _spanned(table: Any) -> list[Row]:

@@ -20,8 +20,8 @@ from .records import read_json, records
 from .rules import BookReading, DocumentRule
 from .sheets import read_cells, read_xlsx
 
+# Bytes to which an office document may unpack, whatever its size; else so many times its size.
 _UNPACKED, _RATIO = 10 << 20, 100
-"""Bytes to which an office document may unpack, whatever its size; else so many times its size."""
 
 
 def read_documents(

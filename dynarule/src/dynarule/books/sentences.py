@@ -92,7 +92,12 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     one = condition or _RE.all.search(stem) or _RE.any.search(stem)  # several duties are rules of their own
     choice = some and (RUNS_ON.search(stem) or _RE.condition.match(stem)) and not _RE.negative.search(stem)
     if stem and (every or some) and (one or choice):
-        parts = [_with_series(item, below) for item, below in groups]
+        parts = []  # each item with those below it
+        for item, below in groups:
+            texts = [text for text, _ in joined(item.text, 0, below)] if below else [item.text]
+            ors = any(re.search(r"\bor\W*$|^or\b", each.text) for each in below)
+            held = _series([_bare(each.text) for each in below], "or" if ors else "and") if below else ""
+            parts.append(texts[0] if len(texts) == 1 else f"{item.text.rstrip(' :–—-')} {held}")
         word = next(iter(words & {"und", "oder"}), "and" if every else "or")
         # A second sentence of an item stands behind the series.
         ends = [_RE.next.split(part, 1) for part in parts]
@@ -115,16 +120,6 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
             yield from joined(text, item.line_at(0), nested)
         else:
             yield text, item
-
-
-def _with_series(item: Block, below: Sequence[Block]) -> str:
-    """Return an item and those below it as one text, for a sentence that holds it."""
-    texts = [text for text, _ in joined(item.text, 0, below)] if below else [item.text]
-    if len(texts) == 1:
-        return texts[0]
-    some = any(re.search(r"\bor\W*$|^or\b", each.text) for each in below)
-    series = _series([_bare(each.text) for each in below], "or" if some else "and")
-    return f"{item.text.rstrip(' :–—-')} {series}"
 
 
 def whole_item(title: str, text: str) -> str:

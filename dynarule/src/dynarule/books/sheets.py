@@ -86,6 +86,15 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
     """
     rows, blocks = list(rows), []
     width = max((len(cells) for _, cells in rows), default=0)
+    several = [cells for _, cells in rows if len({*cells} - {""}) > 1]
+    for at in range(2, width - 2):  # behind a blank column another table may stand, which begins with words
+        gap, left, right = (
+            [cells[i] if i < len(cells) else "" for cells in several] for i in (at, 0, at + 1)
+        )
+        apart = all(len({*side} - {""}) == len(several) > 2 for side in (left, right))
+        if apart and not any(gap) and not any(map(_DIGIT.search, right)):
+            beside = tables_of((number, cells[at + 1 :]) for number, cells in rows)
+            return [*tables_of([(number, cells[:at]) for number, cells in rows], title), *beside]
     alone: list[tuple[int, str]] = []
     table, blank = None, True
     for line, cells in rows:
@@ -97,18 +106,15 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
             *texts, (_, named) = alone or [(line, "" if table else title)]
             blocks += [Block("text", text, [(0, at)]) for at, text in texts]
             if table is None or alone or blank:
-                values = zip(*(more for _, more in table.rows[1:]), strict=False) if table else ()
-                pairs = (
-                    (cell, [v for v in column if v]) for cell, column in zip(cells, values, strict=False)
-                )
+                above: list[Row] = table.rows[1:] if table else []
+                columns = [[cells[i] for _, cells in above if cells[i]] for i in range(width)]
+                pairs = [(c, column) for c, column in zip(cells, columns, strict=True) if c and above]
                 # words in a column that has had numbers
-                names = any(
-                    c and not _DIGIT.search(c) and all(map(_DIGIT.search, column)) for c, column in pairs
-                )
+                names = any(not _DIGIT.search(c) and all(map(_DIGIT.search, column)) for c, column in pairs)
                 other = blank and alone and table and [*map(bool, cells)] != [*map(bool, table.rows[0][1])]
                 names = table is None or names or bool(other)
                 if table is None or alone or names:
-                    above: list[Row] = [] if names or table is None else table.rows[:1]
+                    above = [] if names or table is None else table.rows[:1]
                     table = Block("table", named, [(0, line)], rows=above)
                     blocks.append(table)
             table.rows.append((line, cells))

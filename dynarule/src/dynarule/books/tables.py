@@ -3,30 +3,23 @@
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from ..bank.lexicon import LISTS, VERBS, WORDS, patterns
 from .blocks import Row, is_whole
 
-TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLANK, _NOTES = (
+TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLANK = (
     LISTS[name]
-    for name in "rule_columns if_columns case_columns then_columns outcome_columns any else blank note_columns".split()
+    for name in "rule_columns if_columns case_columns then_columns outcome_columns any else blank".split()
 )
-_DIFFERS = dict.fromkeys(LISTS["else_columns"], "Otherwise,") | dict.fromkeys(
-    LISTS["unless_columns"], "Exception:"
-)
+_SAYS = {"else_columns": "Otherwise,", "unless_columns": "Exception:", "note_columns": "Note:"}
+_DIFFERS = {column: word for columns, word in _SAYS.items() for column in LISTS[columns]}
 """Columns of what holds instead, and how a rule says it."""
 OUTCOME_NAMES = THEN_NAMES | _OUTCOMES
 _RE = patterns("tables")
 
 
-class TableRule(NamedTuple):
-    """A rule of a table: line, text (empty without an outcome), premise and conclusion (None: to be found)."""
-
-    line: int
-    text: str
-    premise: str | None = None
-    conclusion: str | None = None
+TableRule = tuple[int, str, str | None, str | None]
+"""A rule of a table: line, text (empty without an outcome), premise and conclusion (None: to be found)."""
 
 
 def table_rules(
@@ -42,16 +35,18 @@ def table_rules(
     if not rows:
         return [], ""
     if not (text or outcomes) and (foreign := _foreign([cells for _, cells in rows])):
-        said = ", ".join(repr(rows[0][1][i]) for i in sorted(foreign))
-        kept = [(line, [cell for i, cell in enumerate(cells) if i not in foreign]) for line, cells in rows]
-        kept[0][1][:] = [re.sub(r"(?i)(?<=\w)[ _-]+\(?en\)?$", "", name) for name in kept[0][1]]
-        made, read_as = table_rules(kept, title=title)
-        return made, f"{read_as}; left out, the same in another language: {said}"
+        others = ", ".join(repr(rows[0][1][i]) for i in sorted(foreign))
+        own = [(line, [cell for i, cell in enumerate(cells) if i not in foreign]) for line, cells in rows]
+        own[0][1][:] = [re.sub(r"(?i)(?<=\w)[ _-]+\(?en\)?$", "", name) for name in own[0][1]]
+        made, read_as = table_rules(own, title=title)
+        return made, f"{read_as}; left out, the same in another language: {others}"
     header, body = rows[0][1], rows[1:]
     even = len({len(cells) for _, cells in rows}) == 1
     two = even and len(header) == 2 and not (text or outcomes)
     if two and re.search(r"\d", header[1] + header[0] * (header[0].count(" ") > 1)):
-        pairs = [TableRule(line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value]
+        pairs: list[TableRule] = [
+            (line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value
+        ]
         return pairs, "if first column, then second"
     if even and not _is_header(header, [cells for _, cells in body]):
         header, body = [f"column {i}" for i in range(1, len(header) + 1)], rows
@@ -66,8 +61,11 @@ def table_rules(
     longest = max(((length, i) for i, length in enumerate(lengths)), default=(0, 0))
     asked, said = (next((i for i, n in enumerate(names) if n in LISTS[use]), 0) for use in ("asked", "said"))
     if asked != said and not (text or outcomes) and all(is_whole(cells[asked]) for cells in cells_of):
-        pairs = [TableRule(line, f"{cells[asked]} {cells[said]}") for line, cells in body if cells[said]]
-        return pairs, f"{header[asked]!r}, and {header[said]!r} to it"
+        filled = [(line, cells) for line, cells in body if cells[said]]
+        both: list[TableRule] = [
+            (line, f"{cells[asked]} {cells[said]}", None, None) for line, cells in filled
+        ]
+        return both, f"{header[asked]!r}, and {header[said]!r} to it"
     texts = [i for i, name in enumerate(names) if name and TEXT_NAMES.issuperset(name.split())]
     texts = [given[text.lower()]] if text else texts
     split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
@@ -82,7 +80,7 @@ def table_rules(
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
         return list(_matrix(header, body, title)), "a matrix, a rule a cell"
     kept = [i for i, name in enumerate(names) if not _RE.counter.fullmatch(name.strip(" .#"))]
-    kept = [i for i in kept if (names[i] not in _NOTES or len(kept) < 3) and names[i] not in _DIFFERS]
+    kept = [i for i in kept if names[i] not in _DIFFERS]
     last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, kept)
     first = [i for i in kept if i not in last]
     first = [i for i in first if names[i] in PREMISE_NAMES] or first
@@ -167,12 +165,12 @@ def _texts(names: Sequence[str], body: Sequence[Row], column: int) -> Iterator[T
     ]
     for line, cells in body:
         if not cells[column]:
-            yield TableRule(line, "", " | ".join(filter(None, cells)))
+            yield line, "", " | ".join(filter(None, cells)), None
         else:
             premise, conclusion = (None if i is None else cells[i] or None for i in whole)
             others = _others(names, cells)
             text = f"{cells[column].removesuffix('.')}{others}." if others else cells[column]
-            yield TableRule(line, text, premise, conclusion and conclusion.removesuffix(".") + others)
+            yield line, text, premise, conclusion and conclusion.removesuffix(".") + others
 
 
 def _one_header(rows: list[Row]) -> list[Row]:
@@ -199,7 +197,7 @@ def _matrix(header: Sequence[str], body: Sequence[Row], title: str) -> Iterator[
                 pairs = (row_name, cells[0]), (column_name, name)
                 where = " and ".join(f"{kind.strip()} {value}".strip() for kind, value in pairs)
                 value = f"{title}{'' if title.endswith('?') else ':'} {cell}" if title else cell
-                yield TableRule(line, f"For {where}{',' if title else ':'} {value}.", f"For {where}", value)
+                yield line, f"For {where}{',' if title else ':'} {value}.", f"For {where}", value
 
 
 def _decisions(
@@ -216,15 +214,17 @@ def _decisions(
         effects = [_effect(header[i], cells[i], last) for i in last if cells[i] and cells[i] not in _BLANK]
         premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
         conclusion = " and ".join(effects) + _others(header, cells)
-        yield TableRule(line, f"{premise}, {conclusion}." if effects else "", premise, conclusion)
+        yield line, f"{premise}, {conclusion}." if effects else "", premise, conclusion
 
 
 def _others(header: Sequence[str], cells: Sequence[str]) -> str:
-    """Return what a row says of other cases, in columns such as "else" and "exception"."""
+    """Return what a row says of other cases, in columns such as "else" and "exception", and its notes of some words."""
     said = [
         (_DIFFERS.get(name.lower()), cell.removesuffix(".")) for name, cell in zip(header, cells, strict=True)
     ]
-    return "".join(f". {word} {cell}" for word, cell in said if word and cell)
+    return "".join(
+        f". {how} {cell}" for how, cell in said if how and cell.count(" ") >= 2 * (how == "Note:") and cell
+    )
 
 
 def _effect(name: str, cell: str, last: Sequence[int]) -> str:
@@ -250,4 +250,4 @@ def bound(cell: str) -> str:
 def phrase(name: str) -> str:
     """Return a column's name as words: "order_total" is "order total"."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])|_", " ", name).strip(" ?:")
-    return words if words.partition(" ")[0][1:].isupper() else words[:1].lower() + words[1:]
+    return words if words[1:2].isupper() else words[:1].lower() + words[1:]

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .loading import Reading
 from .shared import grouped, note, note_unseen, progress_bar
-
-if TYPE_CHECKING:
-    from ..bank.bank import RuleBank
 
 app = typer.Typer(help="Build and change rule banks.", no_args_is_help=True)
 Bank = Annotated[Path, typer.Argument(help="Bank folder.", show_default=False)]
@@ -56,7 +53,7 @@ def build(
         bank = RuleBank.from_rules(given, encode, dtype=dtypes[dtype], progress=show)
     bank.save(out, overwrite)
     shutil.rmtree(unfinished, ignore_errors=True)
-    _done(out, bank)
+    note(f"{out}: {len(bank):,} rules, width {bank.encoder_dim}")
 
 
 @app.command()
@@ -83,7 +80,7 @@ def add(
     more = RuleBank.from_rules(given, reading.open_encoder(like))
     with changed_bank(bank) as held:
         held.add(more)
-    _done(bank, held)
+    note(f"{bank}: {len(held):,} rules, width {held.encoder_dim}")
 
 
 @app.command()
@@ -99,11 +96,7 @@ def remove(
 
     with changed_bank(bank) as held:
         held.remove(ids)
-    _done(bank, held)
-
-
-def _done(folder: Path, bank: RuleBank) -> None:
-    note(f"{folder}: {len(bank):,} rules, width {bank.encoder_dim}")
+    note(f"{bank}: {len(held):,} rules, width {held.encoder_dim}")
 
 
 books = typer.Typer(help="Make rule books out of documents.", no_args_is_help=True)

@@ -75,26 +75,22 @@ class BatchWatch:
         """Say which rows have ended (a stopping criterion), after each new token."""
         self.count += 1
         for row, token in enumerate(input_ids[:, -1].tolist()):
-            if not self.ended[row]:
-                self._follow(row, self.said[row].add(token))
+            if self.ended[row]:
+                continue
+            request, text = self.batch[row], self.said[row].add(token)
+            cut = min((at for word in request.stop if (at := text.find(word)) >= 0), default=None)
+            if request.cancelled or cut is not None:
+                self.ended[row] = "stop"
+            elif self.count >= request.max_tokens:
+                self.ended[row] = "length"
+            self.texts[row] = text[:cut]
+            # what may be the beginning of a stop word, or of a character, waits
+            begun = (n for word in request.stop for n in range(1, len(word)) if text.endswith(word[:n]))
+            ready = text[: len(text) - max(begun, default=0)].rstrip("\ufffd")
+            ready = self.texts[row] if self.ended[row] else ready
+            # a step that no rule supports is not begun
+            self._send(row, ready[: ready.rfind("\n") + 1] if self.by_line else ready)
         return torch.tensor([bool(ended) for ended in self.ended], device=input_ids.device)
-
-    def _follow(self, row: int, text: str) -> None:
-        request = self.batch[row]
-        cut = min((at for word in request.stop if (at := text.find(word)) >= 0), default=None)
-        if request.cancelled or cut is not None:
-            self.ended[row] = "stop"
-        elif self.count >= request.max_tokens:
-            self.ended[row] = "length"
-        self.texts[row] = text[:cut]
-        # what may be the beginning of a stop word, or of a character, waits
-        held = max(
-            (n for word in request.stop for n in range(1, len(word)) if text.endswith(word[:n])), default=0
-        )
-        ready = self.texts[row] if self.ended[row] else text[: len(text) - held].rstrip("\ufffd")
-        if self.by_line:  # a step that no rule supports is not begun
-            ready = ready[: ready.rfind("\n") + 1]
-        self._send(row, ready)
 
     def _send(self, row: int, text: str) -> None:
         if text.startswith(self.sent[row]) and len(text) > len(self.sent[row]):
