@@ -50,8 +50,8 @@ class Document:
                 block.kind == "heading" and _RE.notice.match(block.text) and (bare or notice == block.depth)
             )
             notice = block.depth if told else 0  # the last of several has text below it
-            told = told or (after.kind == "item" and _RE.exceptions.match(block.text))
-            if told or (block.kind == "heading" and IMPRINT.match(block.text)):
+            excepts = after.kind == "item" and not has_verb(after.text) and _RE.exceptions.match(block.text)
+            if told or excepts or (block.kind == "heading" and IMPRINT.match(block.text)):
                 block.kind = "text"
             elif block.kind in ("text", "item") and _is_heading(block, after):
                 block.kind, block.depth, block.text = "heading", 8 + block.depth, block.text.rstrip(":")

@@ -58,7 +58,8 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
     elif isinstance(value, dict):
         for name, held in value.items():
             key, at = str(name).replace("_", " "), [(0, line_of(str(name)))]
-            if key.lower() in LISTS["titles"] and isinstance(held, str):
+            titles = LISTS["titles"] if has_verb(str(held)) else LISTS["titles"] | LISTS["rule_columns"]
+            if key.lower() in titles and isinstance(held, str):
                 yield Block("heading", held, at, 2 * len(path) + 1)
             elif key.lower() in LISTS["about"] and not isinstance(held, list | dict):
                 yield Block("lost", f"{key}: {_flat(held)}", at, mark="about the document")
