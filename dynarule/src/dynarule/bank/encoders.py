@@ -95,13 +95,7 @@ class SentenceEncoder:
         self.model.eval()
         prompts = self.model.prompts or {}
         self._prompt = next((prompts[side] for side in _DOCUMENT_PROMPTS if side in prompts), "")
-        parts = (getattr(getattr(part, "auto_model", None), "config", None) for part in self.model)
-        commit = next(filter(None, (getattr(config, "_commit_hash", None) for config in parts)), None)
-        files = folder_hash(Path(source)) if local else commit
-        if not files:
-            raise ValueError(
-                "the encoder has neither a Hub commit nor a folder; save it to a folder and give that"
-            )
+        files = folder_hash(Path(source)) if local else _commit(self.model)
         dtype = str(self.model.dtype).removeprefix("torch.")
         self.fingerprint = f"{name}@{files} dtype={dtype} norm=l2 logic={WORDS_VERSION}"
 
@@ -153,6 +147,14 @@ def folder_hash(folder: Path) -> str:
             digest.update(f"{path.relative_to(folder).as_posix()} ".encode())
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
+
+
+def _commit(model: Any) -> str:
+    for module in model:
+        commit = getattr(getattr(getattr(module, "auto_model", None), "config", None), "_commit_hash", None)
+        if commit:
+            return str(commit)
+    raise ValueError("the encoder has neither a Hub commit nor a folder; save it to a folder and give that")
 
 
 def key_texts(rules: Sequence[str], encoder: str) -> list[str]:

@@ -92,7 +92,15 @@ def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **colu
 
 
 def read_blocks(path: Path) -> list[Block]:
-    """Return the blocks of a file by its ending, or raise ValueError where it is not known or not true."""
+    """Return the blocks of a file, by its ending.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If its kind is not known, or it is not what its ending says.
+    """
     suffix = path.suffix.lower()
     if not path.is_file():
         raise FileNotFoundError(f"no document {path}")
@@ -100,14 +108,7 @@ def read_blocks(path: Path) -> list[Block]:
         raise ValueError(f"{path} is no document that can be read; expected one of {' '.join(_READERS)}")
     try:
         if suffix in (".docx", ".xlsx"):
-            if path.read_bytes()[:4] == b"\xd0\xcf\x11\xe0":
-                raise ValueError(
-                    "it is locked by a password or of an older format; save it anew, without one"
-                )
-            with ZipFile(path) as archive:  # what is small on disk may fill the memory once it is unpacked
-                size = sum(part.file_size for part in archive.infolist())
-            if size > max(_UNPACKED, _RATIO * path.stat().st_size):
-                raise ValueError(f"it unpacks to {size >> 20:,} MiB, which no document of its size does")
+            _check_archive(path)
         return _READERS[suffix](path)
     except (ImportError, MemoryError):
         raise
@@ -136,6 +137,17 @@ def read_text(path: Path) -> list[Block]:
 
 
 _QUOTED = r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\""
+
+
+def _check_archive(path: Path) -> None:
+    """Refuse what is locked, and what is small on disk and fills the memory once it is unpacked."""
+    with path.open("rb") as file:
+        if file.read(4) == b"\xd0\xcf\x11\xe0":
+            raise ValueError("it is locked by a password or of an older format; save it anew, without one")
+    with ZipFile(path) as archive:
+        size = sum(part.file_size for part in archive.infolist())
+    if size > max(_UNPACKED, _RATIO * path.stat().st_size):
+        raise ValueError(f"it unpacks to {size >> 20:,} MiB, which no document of its size does")
 
 
 def read_program(path: Path) -> list[Block]:

@@ -17,15 +17,20 @@ class DocumentRule:
 
     Attributes
     ----------
-    text, premise, conclusion : str
-        One or more whole sentences, and their parts; both are the whole text where ``sure`` is false.
-    source, line : str, int
-        Name of the file, or its path where two have one name, with that of one sheet of several; and where the rule
-        begins: a line, a page of a PDF, a paragraph of a DOCX, a row of a table.
-    context, also : tuple of str, list of str
-        The headings above it, and where else the same rule stands.
+    text : str
+        The rule, one or more whole sentences.
+    premise, conclusion : str
+        Its parts; both are the whole text where ``sure`` is false.
+    source : str
+        Name of the file, or its path where two have one name; of a workbook of several sheets, with the sheet's.
+    line : int
+        Where it begins: a line, a page of a PDF, a paragraph of a DOCX, a row of a table.
+    context : tuple of str
+        The headings above it.
     sure : bool
         Whether the parts were found by the structure of the sentence.
+    also : list of str
+        Where else the same rule stands.
     """
 
     text: str
@@ -66,11 +71,7 @@ def write_book(folder: Path, reading: BookReading) -> None:
     """
     import jinja2
 
-    seen: Counter[str] = Counter()
-    names = []  # "handbook.md:12", and "handbook.md:12.2" for the next on that line
-    for rule in reading.rules:
-        seen[rule.place] += 1
-        names.append(rule.place + (f".{seen[rule.place]}" if seen[rule.place] > 1 else ""))
+    names = ids_of(reading.rules)
     table = io.StringIO(newline="")
     rows = csv.writer(table)
     rows.writerow(("id", "rule", "premise", "conclusion", "context", "also"))
@@ -87,3 +88,13 @@ def write_book(folder: Path, reading: BookReading) -> None:
         page = template.render(rules=list(zip(names, reading.rules, strict=True)), reading=reading)
         (work / "review.html").write_text(page + "\n", encoding="utf-8")
         work.replace(folder)
+
+
+def ids_of(rules: list[DocumentRule]) -> list[str]:
+    """Return an id for each rule: ``handbook.md:12``, and ``handbook.md:12.2`` for the next on that line."""
+    seen: Counter[str] = Counter()
+    names = []
+    for rule in rules:
+        seen[rule.place] += 1
+        names.append(rule.place + (f".{seen[rule.place]}" if seen[rule.place] > 1 else ""))
+    return names

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .loading import Reading
 from .shared import grouped, note, note_unseen, progress_bar
+
+if TYPE_CHECKING:
+    from ..bank.bank import RuleBank
 
 app = typer.Typer(help="Build and change rule banks.", no_args_is_help=True)
 Bank = Annotated[Path, typer.Argument(help="Bank folder.", show_default=False)]
@@ -53,7 +56,7 @@ def build(
         bank = RuleBank.from_rules(given, encode, dtype=dtypes[dtype], progress=show)
     bank.save(out, overwrite)
     shutil.rmtree(unfinished, ignore_errors=True)
-    note(f"{out}: {len(bank):,} rules, width {bank.encoder_dim}")
+    _done(out, bank)
 
 
 @app.command()
@@ -80,7 +83,7 @@ def add(
     more = RuleBank.from_rules(given, reading.open_encoder(like))
     with changed_bank(bank) as held:
         held.add(more)
-    note(f"{bank}: {len(held):,} rules, width {held.encoder_dim}")
+    _done(bank, held)
 
 
 @app.command()
@@ -96,7 +99,11 @@ def remove(
 
     with changed_bank(bank) as held:
         held.remove(ids)
-    note(f"{bank}: {len(held):,} rules, width {held.encoder_dim}")
+    _done(bank, held)
+
+
+def _done(folder: Path, bank: RuleBank) -> None:
+    note(f"{folder}: {len(bank):,} rules, width {bank.encoder_dim}")
 
 
 books = typer.Typer(help="Make rule books out of documents.", no_args_is_help=True)

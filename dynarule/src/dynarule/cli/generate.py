@@ -17,7 +17,9 @@ from .loading import Served, load_rules, rule_encoder, warn_of_unknown
 from .shared import grouped, note, one_line, say
 
 if TYPE_CHECKING:
+    from ..bank.bank import RuleBank
     from ..generation import Generation
+    from ..memory.serving import Retrieval
 
 
 @grouped
@@ -60,24 +62,15 @@ def generate(
     def show(answer: Generation) -> None:
         text = next(asked)
         if as_json:
-            results.append({"question": text, "answer": answer.text} | ({"trace": []} if trace else {}))
-            for search in answer.trace if trace else ():
-                said = {"step": search.step, "layer": search.layer, "ids": search.ids[:top]}
-                said |= {"rules": search.texts[:top], "scores": search.scores[:top]}
-                way = {"way": search.way} if hasattr(search, "way") else {}  # of DynaRule+
-                results[-1]["trace"].append(said | way)
+            searches = {"trace": [_json_search(search, top) for search in answer.trace]} if trace else {}
+            results.append({"question": text, "answer": answer.text, **searches})
             return
         if len(texts) > 1:
             say(one_line(f"# {text}"))
         say(answer.text.strip())
-        shown: set[str] = set()  # whose text is not said again
+        shown: set[str] = set()
         for search in one_a_step(answer.trace) if trace else ():
-            say(f"  step {search.step}, layer {search.layer}")
-            scored = [(f"{score:7.3f}", name) for name, score in zip(search.ids, search.scores, strict=True)]
-            for before, name in [*scored[:top], *(("   then", name) for name in getattr(search, "way", ()))]:
-                rule = "" if name in shown else f" {one_line(bank.texts[bank.row(name)])}"
-                shown.add(name)
-                say(f"    {before}  [{one_line(name)}]{rule}")
+            _say_search(search, bank, top, shown)
 
     run(
         base,
@@ -92,6 +85,24 @@ def generate(
     )
     if as_json:
         say(json.dumps({"answers": results}, indent=1, ensure_ascii=False))
+
+
+def _json_search(search: Retrieval, top: int) -> dict[str, Any]:
+    values: dict[str, Any] = {"step": search.step, "layer": search.layer, "ids": search.ids[:top]}
+    values |= {"rules": search.texts[:top], "scores": search.scores[:top]}
+    if hasattr(search, "way"):  # of DynaRule+
+        values["way"] = search.way
+    return values
+
+
+def _say_search(search: Retrieval, bank: RuleBank, top: int, shown: set[str]) -> None:
+    """Show one search; the text of a rule that is among those ``shown`` is not said again."""
+    say(f"  step {search.step}, layer {search.layer}")
+    scored = [(f"{score:7.3f}", name) for name, score in zip(search.ids, search.scores, strict=True)]
+    for before, name in [*scored[:top], *(("   then", name) for name in getattr(search, "way", ()))]:
+        rule = "" if name in shown else f" {one_line(bank.texts[bank.row(name)])}"
+        shown.add(name)
+        say(f"    {before}  [{one_line(name)}]{rule}")
 
 
 @grouped

@@ -1,7 +1,7 @@
 """``dynarule train``: one stage of a training, from files."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -93,8 +93,7 @@ def train(
 
         if adapted.config.search_id is None:
             begin_as_header(base, tokenizer)
-        going: dict[str, Any] = {"held_out": measured, "resume": resume}
-        going["report"] = lambda entry: note("  ".join(f"{name} {value:g}" for name, value in entry.items()))
+        going = {"held_out": measured, "resume": resume, "report": _report}
         train_retrieval(base, tokenizer, adapted, rows, bank, recipe, out, **going)
         note(f"wrote {out}: the adapter, README.md (its model card), retrieval.json")
         return
@@ -168,6 +167,10 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
+
+
+def _report(entry: Mapping[str, float]) -> None:
+    note("  ".join(f"{name} {value:g}" for name, value in entry.items()))
 
 
 def _adapter(folder: Path | None, method: str, seed: int, model: Any, tokenizer: Any, width: int) -> Any:

@@ -17,8 +17,10 @@ class Book:
 
     Attributes
     ----------
-    name, bank : str, RuleBank
-        What requests call it, and its rules, in memory.
+    name : str
+        What requests call it.
+    bank : RuleBank
+        Its rules, in memory.
     folder : Path or None
         The bank folder in which a change is written before it is acknowledged; where it holds no bank, the rules
         cannot be changed.

@@ -132,21 +132,25 @@ class Engine:
                     result.set_result(job())
                 except Exception as error:
                     result.set_exception(error)
-            batch, left = list[Request](), deque[Request]()
-            with self._wake:  # who waited longest, and others that can be answered with it
-                while self._waiting and not self._closed:
-                    other = self._waiting.popleft()
-                    first = batch[0] if batch else other
-                    alone = bool(batch) and (first.seed is not None or other.seed is not None)
-                    fits = not alone and other.kind == first.kind and len(batch) < self.batch_size
-                    (batch if fits else left).append(other)
-                self._waiting.extend(left)
-            batch = [request for request in batch if not request.cancelled]
+            with self._wake:
+                batch = self._next_batch() if self._waiting and not self._closed else []
             if batch:
                 begun = time.monotonic()
                 self._answer(batch)
                 expected, end = min(len(batch) + len(self._waiting), self.batch_size), time.monotonic()
                 until = end + min(REJOIN_SHARE * (end - begun), REJOIN_SECONDS)
+
+    def _next_batch(self) -> list[Request]:
+        """Take the request that waited longest, and others that can be answered with it."""
+        first = self._waiting.popleft()
+        batch, left = [first], deque[Request]()
+        while self._waiting:
+            other = self._waiting.popleft()
+            alone = first.seed is not None or other.seed is not None
+            fits = not alone and other.kind == first.kind and len(batch) < self.batch_size
+            (batch if fits else left).append(other)
+        self._waiting = left
+        return [request for request in batch if not request.cancelled]
 
     def _answer(self, batch: list[Request]) -> None:
         first = batch[0]

@@ -22,8 +22,14 @@ HARMLESS = (
     "user metadata store service_tier safety_identifier prompt_cache_key prompt_cache_retention parallel_tool_calls"
 ).split()
 """Fields that change no answer; whatever else is not named here is another server's, and may."""
-NEUTRAL: dict[str, Any] = {"best_of": 1, "top_k": -1, "repetition_penalty": 1, "tool_choice": "none"}
-NEUTRAL |= {"modalities": ["text"], "response_format": {"type": "text"}}
+NEUTRAL: dict[str, Any] = {
+    "best_of": 1,
+    "top_k": -1,
+    "repetition_penalty": 1,
+    "tool_choice": "none",
+    "modalities": ["text"],
+    "response_format": {"type": "text"},
+}
 """What leaves an answer as it is, besides what is off or empty."""
 Texts = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
 """One text is read as a list of it: of two types an error would name each, as pydantic calls them."""
@@ -48,17 +54,18 @@ class Asked(BaseModel):
     def _answerable(self) -> Self:
         if (self.n or 1) > 1 and not self.temperature:
             raise ValueError("n answers without a temperature are all the same; set temperature, or n=1")
-        extra = {
-            n: v for n, v in (self.model_extra or {}).items() if n not in HARMLESS and v != NEUTRAL.get(n)
-        }
-        # what is off changes nothing; logprobs=0 asks for those of each token
-        if given := [
-            n for n, v in extra.items() if v is not False and (v not in (0, "", [], {}) or n == "logprobs")
-        ]:
+        extra = (self.model_extra or {}).items()
+        if given := [name for name, value in extra if _changes_answer(name, value)]:
             raise ValueError(f"{', '.join(given)}: not supported, and leaving it out would change the answer")
         if 0 < (self.temperature or 0) < LEAST_TEMPERATURE:
             raise ValueError(f"temperature must be 0 (greedy) or from {LEAST_TEMPERATURE} to 2")
         return self
+
+
+def _changes_answer(name: str, value: Any) -> bool:
+    # logprobs=0 asks for those of each token
+    off = value is None or value is False or (value in (0, "", [], {}) and name != "logprobs")
+    return not (off or name in HARMLESS or (name in NEUTRAL and value == NEUTRAL[name]))
 
 
 class ChatCompletion(Asked):

@@ -30,12 +30,16 @@ class Request:
 
     Attributes
     ----------
-    book, prompt : str, Prompt
-        Name of the book, and what is asked, as for `dynarule.generate`.
+    book : str
+        Name of the book.
+    prompt : Prompt
+        As for `dynarule.generate`.
     emit : callable
         Called from the engine's thread with each new piece of text, and in the end with an `Answer` or an exception.
-    max_tokens, temperature, top_p : int, float, float
-        Most tokens of the answer, and how they are drawn; a temperature of 0 is greedy.
+    max_tokens : int
+        Most tokens of the answer.
+    temperature, top_p : float
+        0 is greedy.
     seed : int or None
         With a seed, the answer is sampled alone: a batch would share its random numbers.
     stop : tuple of str

@@ -46,13 +46,9 @@ async def respond(
         for request in requests:
             engine.submit(request)
         # a question that is too long for the model has been refused by now: its words take long
-        messages = [
-            p if isinstance(p, str) else read_message(p[-1], "the request")["content"] for p in prompts
-        ]
-        words, _ = unfamiliar(engine.tokenizer, messages)
+        words, _ = unfamiliar(engine.tokenizer, [_question(prompt) for prompt in prompts])
     except Exception:
-        for request in requests:
-            request.cancelled = True
+        _cancel(requests)
         raise
     told = {"unknown_words": words} if words else {}
     chat = isinstance(asked, ChatCompletion)
@@ -82,6 +78,15 @@ async def respond(
     return head | told | {"choices": choices, "usage": usage(answers.values())}
 
 
+def _question(prompt: Prompt) -> str:
+    return prompt if isinstance(prompt, str) else read_message(prompt[-1], "the request")["content"]
+
+
+def _cancel(requests: Sequence[Request]) -> None:
+    for request in requests:
+        request.cancelled = True
+
+
 async def _pieces(events: Events, requests: Sequence[Request]) -> AsyncIterator[tuple[int, str | Answer]]:
     """Yield what requests emit until all are answered, or raise; whoever stops listening cancels them."""
     left = len(requests)
@@ -93,8 +98,7 @@ async def _pieces(events: Events, requests: Sequence[Request]) -> AsyncIterator[
             left -= isinstance(what, Answer)
             yield index, what
     finally:
-        for request in requests:
-            request.cancelled = True
+        _cancel(requests)
 
 
 async def _whole(events: Events, requests: Sequence[Request]) -> dict[int, Answer]:

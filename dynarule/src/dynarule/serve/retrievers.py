@@ -63,8 +63,13 @@ class StepRules:
 
         class RuleRetriever(need("llama_index.core.retrievers", "llamaindex").BaseRetriever):  # type: ignore[misc]
             def _retrieve(self, query_bundle: Any) -> list[Any]:
-                rules = [(rule.pop("score"), rule) for rule in search(query_bundle.query_str)]
-                nodes = [schema.TextNode(id_=r.pop("id"), text=r.pop("text"), metadata=r) for _, r in rules]
-                return [schema.NodeWithScore(node=n, score=s) for n, (s, _) in zip(nodes, rules, strict=True)]
+                rules = search(query_bundle.query_str)
+                scores = [rule.pop("score") for rule in rules]
+                text_node = schema.TextNode
+                nodes = [
+                    text_node(id_=rule.pop("id"), text=rule.pop("text"), metadata=rule) for rule in rules
+                ]
+                pairs = zip(nodes, scores, strict=True)
+                return [schema.NodeWithScore(node=node, score=score) for node, score in pairs]
 
         return RuleRetriever()

@@ -16,6 +16,11 @@ def words_of_text(text: str) -> list[str]:
     """Return the words of a text: runs of letters and their marks, without names such as w11 and my_rule.
 
     Chinese and Japanese signs are words.
+
+    Examples
+    --------
+    >>> words_of_text("Müller's dogs, w11: 借书")
+    ['Müller', 's', 'dogs', '借', '书']
     """
     signs = "".join(f" {sign} " if east_asian_width(sign) in "WF" else sign for sign in text)
     words = "".join(sign if category(sign)[:1] in "LMN" or sign == "_" else " " for sign in signs).split()
@@ -29,15 +34,7 @@ def unfamiliar(tokenizer: Any, texts: Sequence[str]) -> tuple[list[str], int]:
     whose words are.
     """
     words = [list(dict.fromkeys(words_of_text(text))) for text in texts]
-    counts = {}
-    for word in (word for part in words for word in part):  # in how many tokens it is written at best
-        ids = [
-            tokenizer(w, add_special_tokens=False)["input_ids"]
-            for w in (word, f" {word}", f" {word.lower()}")
-        ]
-        counts[word] = min(
-            (len(form) for form in ids if tokenizer.unk_token_id not in form), default=float("inf")
-        )
+    counts = {word: _tokens(tokenizer, word) for part in words for word in part}
     signs = {word for word in counts if len(word) == 1 and east_asian_width(word) in "WF"}
     # a rare name is written in two or three tokens, a Chinese sign in one
     most = {word: 1 if word in signs else max(len(word), 4) / LETTERS for word in counts}
@@ -48,3 +45,10 @@ def unfamiliar(tokenizer: Any, texts: Sequence[str]) -> tuple[list[str], int]:
         if len(longer) >= LEAST and len(split) > SPLIT * len(longer):
             found += split
     return list(dict.fromkeys(found)), len(counts)
+
+
+def _tokens(tokenizer: Any, word: str) -> float:
+    """Return in how many tokens a word is written at best, capitals aside; none knows it: infinite."""
+    forms = word, f" {word}", f" {word.lower()}"
+    ids = [tokenizer(form, add_special_tokens=False)["input_ids"] for form in forms]
+    return min((len(form) for form in ids if tokenizer.unk_token_id not in form), default=float("inf"))
