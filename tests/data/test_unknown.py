@@ -1,6 +1,7 @@
 """Questions that no rule answers: what is left out of a world, and that nothing else decides them."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -51,7 +52,9 @@ def test_a_tenth_is_missing_and_would_be_the_answer(dials):
     ]
     whole = pa.concat_tables([present, *others])
     assert whole["id"].to_pylist() == list(range(len(whole)))
+    drawn = world_of(WorldSpec("tiny", dials=replace(dials, unknown=False)))
     for name, block in world.whole.blocks.items():
+        assert len(block) == len(drawn.blocks[name])
         left = len(block) - len(world.blocks[name])
         assert left == (-(-len(block) // 10) if name in RULE_TYPES else 0)
     index, brute = RuleIndex.from_table(whole), BruteForce(present["fol"].to_pylist())

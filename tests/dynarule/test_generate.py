@@ -9,8 +9,14 @@ import torch
 from dynarule.decoding import RunningText
 from dynarule.memory.refusal import says, support_curve
 from dynarule.tokenizer import PlainText, encode_prompt
-from tokenizers import AddedToken
-from transformers import AutoModelForCausalLM, AutoTokenizer, ByT5Tokenizer, GenerationConfig
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    ByT5Tokenizer,
+    GenerationConfig,
+    PreTrainedTokenizerFast,
+)
 
 from dynarule import (
     RuleAdapter,
@@ -88,8 +94,17 @@ def test_answers_and_traces_are_those_of_full_forwards(family, bank, ready):
                 assert {r.row for r in answer.trace} == {row}
 
 
-def test_text_grows_token_by_token_and_few_are_decoded():
-    whole, watched = ByT5Tokenizer(), Mock(wraps=ByT5Tokenizer())
+def bytes_with_signs_for_parts():
+    """As most models have it: a token may be a part of a character, which reads as a sign of its own."""
+    names = {sign: i for i, sign in enumerate(["<pad>", *sorted(pre_tokenizers.ByteLevel.alphabet())])}
+    made = Tokenizer(models.BPE(names, []))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=made, pad_token="<pad>")
+
+
+@pytest.mark.parametrize("make", [ByT5Tokenizer, bytes_with_signs_for_parts])
+def test_text_grows_token_by_token_and_few_are_decoded(make):
+    whole, watched = make(), Mock(wraps=make())
     ids, text = whole("Ü 借书 🎉 " * 9, add_special_tokens=False)["input_ids"], RunningText(watched, {0})
     assert [text.add(i) for i in ids] == [whole.decode(ids[:end]) for end in range(1, len(ids) + 1)]
     assert max(len(call.args[0]) for call in watched.decode.call_args_list) < 24
