@@ -73,9 +73,9 @@ def packed_results(folder: Path, run_id: str | None = None) -> list[dict[str, An
     """Return the results of all runs that a folder holds, or of one, unchecked; a ValueError if a file is damaged."""
     import pyarrow as pa
 
+    path = folder / RESULTS
     try:
-        with pa.CompressedInputStream(pa.OSFile(str(folder / RESULTS)), "zstd") as file:
-            runs = [from_json(line) for line in file.read().splitlines()]
+        runs = _runs(path, path.stat().st_mtime_ns)
         return [run for run in runs if run_id in (None, run["run_id"])]
     except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
         raise ValueError(
@@ -138,6 +138,15 @@ def _ranking(ranks: Sequence[int], gold: Sequence[int]) -> list[int]:
         if rank:
             ranked[rank - 1] = rule
     return ranked
+
+
+@lru_cache(maxsize=2)
+def _runs(path: Path, changed: int) -> list[dict[str, Any]]:
+    """Return the runs of a file as it was then; each is looked up once more, with its samples."""
+    import pyarrow as pa
+
+    with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as file:
+        return [from_json(line) for line in file.read().splitlines()]
 
 
 @lru_cache(maxsize=2)

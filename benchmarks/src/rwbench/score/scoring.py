@@ -1,6 +1,7 @@
 """From a method's output to the scores of one question; the definitions are `ruleworld_data.scoring`'s."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Literal
 
 from ruleworld_data.scoring import exact_match, selective_scores, step_recall, strict_match, union_recall
@@ -45,8 +46,13 @@ def score(sample: Mapping[str, Any], pool_size: int, stepwise: bool = False) -> 
                 continue
             scores[f"recall@{name}"] = union_recall([retrieved[0] if retrieved else []], [gold], budget)
     if answers is not None:
-        scores["exact_match"] = exact_match(answers, sample["gold_answers"])
-        scores["strict_match"] = strict_match(answers, sample["gold_answers"])
+        scores |= _answer_scores(tuple(answers), tuple(sample["gold_answers"]))
         if sample["subtask"].startswith("unknown"):
             scores |= selective_scores(answers, sample["gold_answers"])
     return scores
+
+
+@lru_cache(maxsize=100_000)
+def _answer_scores(answers: tuple[str, ...], gold: tuple[str, ...]) -> dict[str, float]:
+    """Return both scores; a folder's runs answer the same questions, and most of them alike."""
+    return {"exact_match": exact_match(answers, gold), "strict_match": strict_match(answers, gold)}
