@@ -65,6 +65,12 @@ def test_no_half_rule_and_no_lost_rule(tmp_path, document):
     assert [f"{line}: {rule}" if expected[0][0].isdigit() else rule for line, rule in rules] == expected
 
 
+def test_what_is_no_rule_is_shown(tmp_path):
+    (tmp_path / "a.md").write_text("A pays.\n\n## Example\n\nAnn pays.\n\nBen goes.\n")
+    left = [lost[:2] for lost in read_book(tmp_path / "a.md").left_out]
+    assert left == [("a.md:3", "Example"), ("a.md:5", "Ann pays."), ("a.md:7", "Ben goes.")]
+
+
 def test_docx(tmp_path):
     space = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
     texts = ["1.1 Flights are booked early.", "1.2 Managers must", "(a) keep receipts;", "(b) fly economy."]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from ..bank.lexicon import INLINE, MODALS, has_verb, patterns
+from ..bank.lexicon import ARTICLES, INLINE, LISTS, MODALS, VERBS, has_verb, is_plural, patterns
 
 Line = tuple[int, str]
 """The number of a line, or of a page, and its text."""
@@ -41,7 +41,7 @@ class Block:
 
 
 _RE = patterns("blocks")
-BULLET, NUMBER, OPEN = _RE.bullet, _RE.number, _RE.open
+BULLET, NUMBER, OPEN, SECTION = _RE.bullet, _RE.number, _RE.open, _RE.section
 _INLINE = [(re.compile(pattern), replacement) for pattern, replacement in INLINE]
 """Marks within a line, each of bounded length: a line of thousands of open ones would take minutes."""
 
@@ -66,19 +66,34 @@ def unnumbered(text: str) -> str:
 
 def is_title(text: str) -> bool:
     """Say whether a line is a title: no stop at its end, and all in capitals, or numbered, or every word capital."""
-    rest = unnumbered(text)
+    titled = _RE.titled.match(text)
+    rest = text[titled.end() :] if titled else unnumbered(text)
     words = re.findall(r"[^\W\d_]+", rest)
     says = re.search(r":\s.*[\d€$£]|[!?;:,]$|(?<!\bINC)(?<!\bLTD)\.$|=>|->|⇒|→|:-", text)
     if not words or says or len(words) > 10 or OPEN.search(text):
         return False
-    # "§ 8 Fees and charges"
-    verb = MODALS.intersection(rest.lower().split()) if text[:1] == "§" else has_verb(rest)
+    verb = _is_clause(rest) if titled else has_verb(rest)
     long = [word for word in words if len(word) > 3] or words
     return (
         rest.isupper()
         or (len(rest) < len(text) and len(words) < 7 and not verb)
         or all(word[0].isupper() for word in long)
     )
+
+
+def _is_clause(title: str) -> bool:
+    """Whether the verb of a title is no noun, as in "§ 8 Fees and charges", "SECTION 4: First aid measures"."""
+    words = title.lower().split()
+    order = VERBS.get(words[0]) and not (
+        words[1:] and (words[1] in LISTS["runs_on"] or words[1][-2:] == "ed")
+    )
+    if order or words[0] in ARTICLES:
+        return has_verb(title)
+    pairs = zip(words, words[1:], [*words[2:], ""], strict=False)
+    agrees = (
+        VERBS.get(word) is is_plural(noun) and (after or is_plural(noun)) for noun, word, after in pairs
+    )
+    return any(agrees) or not MODALS.isdisjoint(words)
 
 
 def is_number(block: Block) -> bool:

@@ -10,13 +10,14 @@ from typing import Any
 from ..bank.clauses import split_rule
 from ..bank.lexicon import LISTS, has_verb, is_told, patterns
 from ..bank.openings import CLAUSAL, leading
-from .blocks import OPEN, Block, is_number, is_whole
+from .blocks import OPEN, SECTION, Block, is_number, is_title, is_whole
 from .rules import BookReading, DocumentRule
 from .sentences import IMPRINT, REFERS_BACK, RUNS_ON, TITLE, joined, no_rule, sentences, whole_item
 from .tables import table_rules
 
 LONGEST_ANSWER = 800
 """Characters below a heading that asks: a longer answer is no rule but a chapter."""
+EXAMPLE = "an example"
 _RE = patterns("document")
 
 
@@ -39,10 +40,8 @@ class Document:
             block, end = blocks[at], at + 1
             after = blocks[end] if end < len(blocks) else Block("heading", "", [(0, 0)])
             self.part = f":{block.part}" if block.part else ""
-            if block.kind == "heading" and _RE.history.match(block.text):
-                self._leave(block.line_at(0), block.text, "what changed from version to version")
-                titles = (i for i in range(end, len(blocks)) if blocks[i].kind == "heading")
-                at = next((i for i in titles if blocks[i].depth <= block.depth), len(blocks))
+            if aside := self._aside(block, blocks[end:]):
+                at += aside
                 continue
             lists = after.kind == "item" and not is_whole(block.text)
             bare = block.kind == after.kind == "heading" and after.depth <= block.depth
@@ -51,7 +50,8 @@ class Document:
             )
             notice = block.depth if told else 0  # the last of several has text below it
             excepts = after.kind == "item" and not has_verb(after.text) and _RE.exceptions.match(block.text)
-            if told or excepts or (block.kind == "heading" and IMPRINT.match(block.text)):
+            imprint = block.kind in ("heading", "text") and after.kind != "item" and IMPRINT.match(block.text)
+            if told or excepts or imprint:
                 block.kind = "text"
             elif block.kind in ("text", "item") and _is_heading(block, after):
                 block.kind, block.depth, block.text = "heading", 8 + block.depth, block.text.rstrip(":")
@@ -97,6 +97,28 @@ class Document:
                 )
             at = end
         return self._without_stories()
+
+    def _aside(self, block: Block, blocks: Sequence[Block]) -> int:
+        """Leave out a section of what changed, or examples with what leads in to them; return how many blocks."""
+        heading, first = block.kind == "heading", blocks[0] if blocks else Block("heading", "", [])
+        dated = _RE.changes.fullmatch(block.text) and _RE.dated.match(first.text)
+        if heading and (dated or _RE.history.match(block.text)):
+            reason = "what changed from version to version"
+        elif self.rules and _RE.examples.fullmatch(block.text) and (heading or block.text.endswith(":")):
+            reason = EXAMPLE
+        else:
+            return 0
+        if heading:
+            below = list(takewhile(lambda b: b.kind != "heading" or b.depth > block.depth, blocks))
+        else:
+            below = list(takewhile(lambda b: b.kind == "item", blocks))
+            below = below or list(takewhile(lambda b: b.kind == "text", blocks[:1]))
+        if reason == EXAMPLE and not any(has_verb(b.text) for b in below):
+            return 0
+        for left in (block, *below):
+            self._leave(left.line_at(0), left.text or " | ".join(left.rows[0][1]), reason)
+            left.kind = "text"
+        return 1 + len(below)
 
     def _without_stories(self) -> list[DocumentRule]:
         """Return the rules without what tells what happened, in most of a text or all of a section."""
@@ -178,10 +200,11 @@ class Document:
         if tail:
             ends = f", {tail[:1].lower()}{tail[1:]}" if tail[1:2].islower() else f", {tail}"
             pieces = [(text.rstrip(" .,;") + ends, where) for text, where in pieces]
-        if items and _RE.exceptions.match(block.text):
-            bare = [_RE.excepted.sub("", text).rstrip(".") for text, _ in pieces]
+        if items and (_RE.exceptions.match(block.text) or _RE.examples.fullmatch(block.text)):
+            label = block.text.rstrip(" :")
+            bare = [text.removeprefix(label).strip(" :.") for text, _ in pieces]
             whole = all(map(has_verb, bare))
-            pieces = [(f"Exceptions: {('. ' if whole else ', ').join(bare)}.", block)]
+            pieces = [(f"{label}: {('. ' if whole else ', ').join(bare)}.", block)]
         for text, where in pieces:
             parts, above, label = sentences(text), self.headings, ""
             begins = isinstance(where, Block) and (where.kind == "item" or text[:1].islower())
@@ -192,12 +215,18 @@ class Document:
             term = above[-1][1] if above and isinstance(where, Block) and where.mark == ":" else ""
             if not parts[0][1].startswith(term):
                 parts[0] = 0, f"{term}: {parts[0][1]}"
+            example = False  # from its label to the end of the text
             for number, (offset, sentence) in enumerate(parts):
                 line = where if isinstance(where, int) else where.line_at(offset)
                 sentence = sentence if has_verb(sentence) else label + sentence
-                last = self.rules[-1] if self.rules and not number else None
+                said = _RE.example.match(sentence)
+                last = self.rules[-1] if self.rules and (not number or said) else None
                 about_last = REFERS_BACK.match(sentence) and not sentence.endswith(":")
-                if last and about_last and last.context == tuple(title for _, title in self.headings):
+                about_last, told = about_last or said, said and (not last or has_verb(sentence.strip("()")))
+                example = example or bool(told and said["label"])
+                if told or example:
+                    self._leave(line, sentence, EXAMPLE)
+                elif last and about_last and last.context == tuple(title for _, title in self.headings):
                     last.go_on(sentence)
                 elif reason := no_rule(sentence, not number, len(parts) == 1):
                     self._leave(line, sentence, reason)
@@ -216,6 +245,8 @@ def _is_heading(block: Block, after: Block) -> bool:
         words = text.split()  # "Seasons and limits", "Leave policy 2026"
         verb = has_verb(text if len(words) > 4 else " ".join(words[1:-1]))
         return block.kind == "text" and (text.endswith(":") or not (verb or is_whole(text)))
+    if SECTION.match(text) and is_title(text):
+        return True
     ends = text.endswith((":", "-", "—", ",")) or is_whole(text.removesuffix("etc.")) or RUNS_ON.search(text)
     if ends or has_verb(text) or leading(text):
         return False

@@ -139,7 +139,10 @@ def _in_columns(lines: Sequence[Line]) -> list[Line]:
 
 def _closed(text: str) -> str:
     """Return what stands before code or a sum and says enough itself with a stop: "Ensure that all tests pass:"."""
-    return text if _RE.announces_code.search(text) else re.sub(":$", ".", text)
+    bare = re.fullmatch(
+        r"(?i)(?:for )?examples?:", text
+    )  # else it would lead in to what stands below the code
+    return text if _RE.announces_code.search(text) and not bare else re.sub(":$", ".", text)
 
 
 def _starts(text: str) -> bool:

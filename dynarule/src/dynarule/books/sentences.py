@@ -61,6 +61,8 @@ def no_rule(sentence: str, first: bool, alone: bool) -> str:
         return "a question without an answer"
     if sentence.endswith(":"):
         return "leads in to nothing"
+    if "__" in sentence and (re.search(r":\s*__", sentence) or not has_verb(sentence)):
+        return "a blank to fill in"
     spaced = re.search("[A-Za-z]{2}", sentence)  # Chinese and Thai have no blanks between words
     says = re.search(r"\d|: |^(?:no|not|never)\b", sentence, re.IGNORECASE)
     says = says if unnumbered(f"{sentence} X") != "X" else None
