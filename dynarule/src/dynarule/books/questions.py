@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -93,12 +93,24 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
     counts = Counter(word for premise, _ in words.values() for word in premise)
     weight = {word: math.log(1 + len(sure) / number) for word, number in counts.items()}
 
+    alike: defaultdict[frozenset[str], list[int]] = defaultdict(list)
+    index: defaultdict[str, list[frozenset[str]]] = defaultdict(list)
+    for row in sure:
+        alike[words[row][0]].append(row)
+    for premise in alike:  # below its rarest words, one of which must be said: the others weigh less than FOLLOWS
+        left = total = sum(weight[word] for word in premise)
+        for word in sorted(premise, key=lambda word: (-weight[word], word)):
+            if left >= FOLLOWS * total:
+                index[word].append(premise)
+            left -= weight[word]
+
     def next_rule(row: int, before: Sequence[int]) -> int | None:
         said = words[row][1]
         covered = [
-            (sum(weight[w] for w in words[other][0] & said) / sum(weight[w] for w in words[other][0]), -other)
-            for other in sure
-            if other not in before and words[other][0]
+            (sum(weight[w] for w in premise & said) / sum(weight[w] for w in premise), -other)
+            for premise in {premise for word in said for premise in index.get(word, ())}
+            for other in [next((other for other in alike[premise] if other not in before), None)]
+            if other is not None
         ]
         best, other = max(covered, default=(0.0, 0))
         return -other if best >= FOLLOWS else None
@@ -113,10 +125,6 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
     single = [[row] for row in sure]
     spread = (some[:: max(1, 2 * len(some) // count)] for some in (single, long))
     drawn = [chain for pair in zip_longest(*spread) for chain in pair if chain]
-    same = {
-        row: [rules.ids[other] for other in sure if other != row and words[other][0] == words[row][0]]
-        for row in sure
-    }
     drafts = []
     for chain in drawn[:count]:
         given, one = _RE.opens.sub("", parts[chain[0]].premise, count=1), len(chain) == 1
@@ -128,7 +136,7 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
             "family": "single_rule" if one else "multi_hop",
             "draft": True,
         }
-        also = [name for row in chain for name in same[row]]
+        also = [rules.ids[other] for row in chain for other in alike[words[row][0]] if other != row]
         drafts.append(draft | ({"also": also} if also else {}))
     return drafts
 
