@@ -185,11 +185,11 @@ class Document:
         made, read_as = table_rules(block.rows, title=title, **self.columns)
         if made:
             self.reading.tables.append((f"{self.source}{self.part}:{line}", read_as))
-        for line, text, *parts in made:
-            if text:
-                self._add(text, line, *parts)
+        for rule in made:
+            if rule.text:
+                self._add(rule.text, rule.line, rule.premise, rule.conclusion)
             else:
-                self._leave(line, str(parts[0]), "a row that says nothing of what follows")
+                self._leave(rule.line, str(rule.premise), "a row that says nothing of what follows")
         self.headings = above
 
     def _sentences(self, block: Block, items: Sequence[Block], tail: str = "") -> None:

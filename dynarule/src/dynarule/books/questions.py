@@ -45,7 +45,20 @@ def read_questions(path: Path | None) -> list[dict[str, Any]]:
 
 
 def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
-    """Read ``.jsonl`` or ``.parquet`` rows, or the lines of a text file as questions; without any it is an error."""
+    """Return the rows of a file of questions, one at least, each with a text ``question``.
+
+    Parameters
+    ----------
+    path : Path or None
+        ``.jsonl``, ``.parquet``, or text with a question per line. None: the user gave no file, which is an error.
+    wanted : str
+        What that error says a file should hold.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        If there is no such file, or it is not like that.
+    """
     if path is None:
         raise ValueError(f"no questions; give --questions FILE, {wanted}")
     kinds = "expected .jsonl, .parquet, or text with a question per line"
@@ -97,7 +110,9 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
     index: defaultdict[str, list[frozenset[str]]] = defaultdict(list)
     for row in sure:
         alike[words[row][0]].append(row)
-    for premise in alike:  # below its rarest words, one of which must be said: the others weigh less than FOLLOWS
+    for (
+        premise
+    ) in alike:  # below its rarest words, one of which must be said: the others weigh less than FOLLOWS
         left = total = sum(weight[word] for word in premise)
         for word in sorted(premise, key=lambda word: (-weight[word], word)):
             if left >= FOLLOWS * total:

@@ -150,30 +150,32 @@ def _check_archive(path: Path) -> None:
         raise ValueError(f"it unpacks to {size >> 20:,} MiB, which no document of its size does")
 
 
-def read_program(path: Path) -> list[Block]:
-    """Return the clauses of a logic program, to their full stops, or the rules of Rego, to the ends of their braces."""
-    rego = path.suffix.lower() == ".rego"
-    comment, no_rule = (
-        (r"#[^\n]*", r"(?:package|import)\b") if rego else (r"%[^\n]*|/\*.{0,9999}?\*/", r"[:?]-")
-    )
+def _uncommented(path: Path, comment: str) -> str:
+    """Return the text of a program with no comments, whose lines stay."""
     kept = re.compile(rf"({_QUOTED})|{comment}", re.DOTALL)
-    text = kept.sub(lambda match: match[1] or "\n" * match[0].count("\n"), decoded(path)) + "\n.\n"
-    blocks, clause, start, depth = [], "", 0, 0
-    for part in re.finditer(rf"{_QUOTED}|(?P<line>\s*\n\s*)|(?P<stop>\.(?=\s))|.", text, re.DOTALL):
-        said, last = part[0], part.end() == len(text) - 1
-        depth += (said in tuple("{[(")) - (said in tuple("}])"))
-        line_ends = part["line"] and depth <= 0 and not clause.endswith("else")
-        if last or (line_ends if rego else part["stop"]):
-            clause = f"{clause.strip()}{'' if rego else '.'}"
-            if clause.strip(".") and not re.match(no_rule, clause):
-                blocks.append(Block("rule", " ".join(clause.split()), [(0, text.count("\n", 0, start) + 1)]))
-            clause, depth = "", 0
-        elif not clause:
-            clause, start = said.strip(), part.start()
-        elif part["line"] and rego and clause[-1] not in "{[(,;" and text[part.end()] not in "}])":
-            clause += "; "
-        else:
-            clause += said
+    return kept.sub(lambda match: match[1] or "\n" * match[0].count("\n"), decoded(path))
+
+
+def read_prolog(path: Path) -> list[Block]:
+    """Return the clauses of a logic program, to their full stops."""
+    text = _uncommented(path, r"%[^\n]*|/\*.{0,9999}?\*/") + "\n.\n"
+    clauses = re.finditer(rf"(?=\S)(?:{_QUOTED}|(?!\.\s).)+\.(?=\s)", text, re.DOTALL)
+    kept = (clause for clause in clauses if clause[0][:2] not in (":-", "?-"))
+    parts = ((" ".join(clause[0][:-1].split()), clause.start()) for clause in kept)
+    return [Block("rule", f"{words}.", [(0, text.count("\n", 0, at) + 1)]) for words, at in parts]
+
+
+def read_rego(path: Path) -> list[Block]:
+    """Return the rules of Rego, to the ends of their braces; semicolons stand between lines within them."""
+    blocks, open_ = list[Block](), 0
+    for number, line in enumerate(_uncommented(path, r"#[^\n]*").splitlines(), 1):
+        said, bare = " ".join(line.split()), re.sub(_QUOTED, "", line)
+        if open_ > 0 or (blocks and said and blocks[-1].text.endswith("else")):
+            ends = blocks[-1].text.endswith((*"{[(,;", "else")) or said[:1] in tuple("}])")
+            blocks[-1].text += f"{'' if not said else ' ' if ends else '; '}{said}"
+        elif said and not re.match(r"(?:package|import)\b", said):
+            blocks.append(Block("rule", said, [(0, number)]))
+        open_ = max(0, open_ + len(re.findall(r"[{[(]", bare)) - len(re.findall(r"[}\])]", bare)))
     return blocks
 
 
@@ -187,5 +189,6 @@ _READERS = {
     ".xlsx": read_xlsx,
     **dict.fromkeys((".jsonl", ".json", ".yaml", ".yml"), read_json),
     ".parquet": lambda path: [records(read_parquet([path]).to_pylist())],
-    **dict.fromkeys((".pl", ".pro", ".lp", ".rego"), read_program),
+    **dict.fromkeys((".pl", ".pro", ".lp"), read_prolog),
+    ".rego": read_rego,
 }

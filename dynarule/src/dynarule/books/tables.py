@@ -3,6 +3,7 @@
 import itertools
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from ..bank.lexicon import LISTS, VERBS, WORDS, patterns
 from .blocks import Row, is_whole
@@ -18,18 +19,33 @@ OUTCOME_NAMES = THEN_NAMES | _OUTCOMES
 _RE = patterns("tables")
 
 
-TableRule = tuple[int, str, str | None, str | None]
-"""A rule of a table: line, text (empty without an outcome), premise and conclusion (None: to be found)."""
+class TableRule(NamedTuple):
+    """A rule of a table; its premise and conclusion are None where they are to be found in the text."""
+
+    line: int
+    text: str  # empty where a row has no outcome: then the premise is what it says
+    premise: str | None = None
+    conclusion: str | None = None
 
 
 def table_rules(
     rows: Sequence[Row], text: str | None = None, outcomes: Sequence[str] | None = None, title: str = ""
 ) -> tuple[list[TableRule], str]:
-    """Return the rules of a table, whose first row has the names of the columns, and how these were read.
+    """Return the rules of a table, and how its columns were read.
 
-    ``text`` and ``outcomes`` name the column of rules, or those of outcomes; else they are guessed by their names, or
-    the last column is the outcome. A column that is named and not there is a ValueError. A ``title`` above the table
-    says what the values of a matrix are.
+    Parameters
+    ----------
+    rows : sequence of Row
+        Lines and cells; the first row has the names of the columns.
+    text, outcomes : str, sequence of str, optional
+        The column of rules, or those of outcomes; None: guessed by their names, or the last column is the outcome.
+    title : str
+        What stands above the table, and says what the values of a matrix are.
+
+    Raises
+    ------
+    ValueError
+        If a column that is named is not there.
     """
     rows = _one_header([(line, cells) for line, cells in rows if any(cells)])
     if not rows:
@@ -44,10 +60,8 @@ def table_rules(
     even = len({len(cells) for _, cells in rows}) == 1
     two = even and len(header) == 2 and not (text or outcomes)
     if two and re.search(r"\d", header[1] + header[0] * (header[0].count(" ") > 1)):
-        pairs: list[TableRule] = [
-            (line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value
-        ]
-        return pairs, "if first column, then second"
+        made = [TableRule(line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value]
+        return made, "if first column, then second"
     if even and not _is_header(header, [cells for _, cells in body]):
         header, body = [f"column {i}" for i in range(1, len(header) + 1)], rows
     body = _ticked([(line, [*cells, *[""] * len(header)][: len(header)]) for line, cells in body])
@@ -62,10 +76,8 @@ def table_rules(
     asked, said = (next((i for i, n in enumerate(names) if n in LISTS[use]), 0) for use in ("asked", "said"))
     if asked != said and not (text or outcomes) and all(is_whole(cells[asked]) for cells in cells_of):
         filled = [(line, cells) for line, cells in body if cells[said]]
-        both: list[TableRule] = [
-            (line, f"{cells[asked]} {cells[said]}", None, None) for line, cells in filled
-        ]
-        return both, f"{header[asked]!r}, and {header[said]!r} to it"
+        made = [TableRule(line, f"{cells[asked]} {cells[said]}") for line, cells in filled]
+        return made, f"{header[asked]!r}, and {header[said]!r} to it"
     texts = [i for i, name in enumerate(names) if name and TEXT_NAMES.issuperset(name.split())]
     texts = [given[text.lower()]] if text else texts
     split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
@@ -165,12 +177,12 @@ def _texts(names: Sequence[str], body: Sequence[Row], column: int) -> Iterator[T
     ]
     for line, cells in body:
         if not cells[column]:
-            yield line, "", " | ".join(filter(None, cells)), None
+            yield TableRule(line, "", " | ".join(filter(None, cells)))
         else:
             premise, conclusion = (None if i is None else cells[i] or None for i in whole)
             others = _others(names, cells)
             text = f"{cells[column].removesuffix('.')}{others}." if others else cells[column]
-            yield line, text, premise, conclusion and conclusion.removesuffix(".") + others
+            yield TableRule(line, text, premise, conclusion and conclusion.removesuffix(".") + others)
 
 
 def _one_header(rows: list[Row]) -> list[Row]:
@@ -197,7 +209,7 @@ def _matrix(header: Sequence[str], body: Sequence[Row], title: str) -> Iterator[
                 pairs = (row_name, cells[0]), (column_name, name)
                 where = " and ".join(f"{kind.strip()} {value}".strip() for kind, value in pairs)
                 value = f"{title}{'' if title.endswith('?') else ':'} {cell}" if title else cell
-                yield line, f"For {where}{',' if title else ':'} {value}.", f"For {where}", value
+                yield TableRule(line, f"For {where}{',' if title else ':'} {value}.", f"For {where}", value)
 
 
 def _decisions(
@@ -214,7 +226,7 @@ def _decisions(
         effects = [_effect(header[i], cells[i], last) for i in last if cells[i] and cells[i] not in _BLANK]
         premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
         conclusion = " and ".join(effects) + _others(header, cells)
-        yield line, f"{premise}, {conclusion}." if effects else "", premise, conclusion
+        yield TableRule(line, f"{premise}, {conclusion}." if effects else "", premise, conclusion)
 
 
 def _others(header: Sequence[str], cells: Sequence[str]) -> str:
