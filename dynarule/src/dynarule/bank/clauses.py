@@ -117,6 +117,7 @@ def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str
         if (other and VERBS.get(other[1])) or (more != conclusion and not has_verb(more)):
             return None  # "... sign in when they arrive and sign out when they leave", "..., and 20 euros if ..."
         told = premise.startswith("where ") and _RE.tells.search(conclusion)  # "Tell the driver where ..."
+        told = told or premise.startswith(("where to ", "when to "))
         asked = " where " not in conclusion and _RE.asks.search(conclusion)
         if told or asked or (_RE.term.search(conclusion) and re.match("after|before", premise)):
             continue

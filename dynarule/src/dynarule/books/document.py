@@ -153,8 +153,7 @@ class Document:
             text = re.sub(r"^A(?:nswer)?\s?\d*[.:]\s+", "", taken[at].text)
             if text[:2] == "- ":
                 taken[at].kind, text = "item", text[2:]
-            lists = taken[at].kind == "item" or not is_whole(text)
-            below = list(takewhile(lambda b: b.kind == "item", taken[at + 1 :])) if lists else []
+            below = list(takewhile(lambda b: b.kind == "item", taken[at + 1 :]))
             if taken[at].kind == "text":
                 texts += [part for part, _ in joined(text, 0, below)] if below else [text]
             else:

@@ -18,6 +18,7 @@ _BOXES = "[document] html body main article section details fieldset center".spl
 _TITLES = "h1 h2 h3 h4 h5 h6 summary".split()
 _ASIDE = patterns("pages").aside
 _WITHIN = re.compile("^#")
+_BY_HAND = re.compile(r"[-•*–] |[^:.]{1,40}: \w")  # a line of a list that is no list of HTML
 
 
 def read_html(body: bytes | str) -> list[Block]:
@@ -77,7 +78,7 @@ def read_html(body: bytes | str) -> list[Block]:
             continue  # a title, its page
         text = re.sub(r"(?<=[^\W\d])\t+(?=\S)", ": ", text)  # "Sunday", a tab, "closed"
         lines = [" ".join(part.split()) for part in text.split("\n\n")]
-        if sum(bool(re.match(r"[-•*–] ", part)) for part in lines) > 1:  # a list that is written by hand
+        if sum(bool(_BY_HAND.match(part)) for part in lines) > 1:
             blocks += blocks_of([(line, part) for part in lines])
             continue
         label = len(lines) > 1 and is_title(lines[0]) and has_verb(lines[1])  # "Renewals", and what holds

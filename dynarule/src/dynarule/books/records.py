@@ -84,8 +84,12 @@ def _kind_of(value: Any) -> str:
     if any(isinstance(names.get(name), list) for name in LISTS["holders"]):
         return "holder"
     said = any(has_verb(str(names[name])) for name in parts if TEXT_NAMES.issuperset(name.split()))
-    decides = sorted(parts & _PARTS) if len(parts) > 1 else []
-    return "rule" if said else f"rule {decides}" if decides else "values"
+    if decides := sorted(parts & _PARTS) if len(parts) > 1 and not said else []:
+        return f"rule {decides}"
+    texts = (text for held in value.values() if isinstance(held, list) for text in held)
+    if any(isinstance(text, str) and is_whole(text) and has_verb(text) for text in texts):
+        return "holder"  # as a row it would be one rule of all
+    return "rule" if said else "values"
 
 
 def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from .._lazy import need
 from ..bank.clauses import ABBREVIATED
-from ..bank.lexicon import LISTS, goes_on, has_verb, patterns
+from ..bank.lexicon import LISTS, MODALS, goes_on, has_verb, patterns
 from ..bank.openings import leading
 from ..bank.sources import LONGEST
 from .blocks import Block, is_whole, unnumbered
@@ -106,6 +106,8 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         series = _prefixed(lead, stem, _series([_bare(part) for part, *_ in ends], word), runs)
         yield " ".join([series, *(more for _, *rest in ends for more in rest)]), line
         return
+    leads = lead.endswith(":") or _RE.announces.match(stem) or _RE.following.search(stem)
+    loose = not leads and has_verb(stem)  # "Harvest the cells", and how: a rule, too
     for item, nested in groups:
         bare = _bare(item.text)
         alone = (
@@ -113,6 +115,7 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
             or (_RE.announces.match(stem) and (has_verb(bare) or _RE.says.search(bare)))
             or (has_verb(bare) and bare[:1].isupper() and (is_whole(item.text) or _RE.following.search(stem)))
         )
+        loose = loose and alone
         if alone and not (RUNS_ON.search(stem) or _RE.condition.match(stem)):
             text = item.text if nested or is_whole(item.text) or not stem else f"{bare}."
         else:
@@ -122,12 +125,16 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
             yield from joined(text, item.line_at(0), nested)
         else:
             yield text, item
+    if loose:
+        yield stem, line
 
 
 def whole_item(title: str, text: str) -> str:
     """Put the title above an item before what says nothing alone: "passport", "must sign in"."""
     if text[:1].islower() and (_RE.finite.match(text) or goes_on(text)):
         return f"{title} {text}"
+    if _RE.status.fullmatch(title) and MODALS.isdisjoint(_RE.relative.split(text.lower())[0].split()):
+        return f"{title}: {text}"  # "Prohibited", "Open fire": a verb in it would not say that
     says = is_whole(text) or has_verb(text) or leading(text)
     return text if says or _RE.says.search(text) or _RE.no_title.search(title) else f"{title}: {text}"
 
