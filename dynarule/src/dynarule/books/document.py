@@ -45,9 +45,8 @@ class Document:
                 continue
             lists = after.kind == "item" and not is_whole(block.text)
             bare = block.kind == after.kind == "heading" and after.depth <= block.depth
-            told = (
-                block.kind == "heading" and _RE.notice.match(block.text) and (bare or notice == block.depth)
-            )
+            said = _RE.notice.match(block.text) or (block.text.endswith(".") and has_verb(block.text))
+            told = block.kind == "heading" and said and (bare or notice == block.depth)
             notice = block.depth if told else 0  # the last of several has text below it
             excepts = after.kind == "item" and not has_verb(after.text) and _RE.exceptions.match(block.text)
             imprint = block.kind in ("heading", "text") and after.kind != "item" and IMPRINT.match(block.text)

@@ -101,7 +101,18 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
         cells = [*cells, *[""] * (width - len(cells))]
         filled = [cell for cell in cells if cell]
         if len({*filled}) == 1 < width and (cells[0] or len(filled) == 1):
-            alone.append((line, filled[0].lstrip("*† ")))
+            note = filled[0].lstrip("*† ")
+            sign = filled[0].removesuffix(note).strip()
+            called = (
+                [row for _, row in table.rows for cell in row if sign and cell.endswith(sign)]
+                if table
+                else []
+            )
+            for row in called:
+                row[:] = [
+                    re.sub(rf"(?<=[^*†]){re.escape(sign)}$", f" ({note.rstrip('.')})", cell) for cell in row
+                ]
+            alone += [] if called else [(line, note)]
         elif filled:
             *texts, (_, named) = alone or [(line, "" if table else title)]
             blocks += [Block("text", text, [(0, at)]) for at, text in texts]
