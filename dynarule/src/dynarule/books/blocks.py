@@ -70,10 +70,8 @@ def is_title(text: str) -> bool:
     rest = text[titled.end() :] if titled else unnumbered(text)
     words = re.findall(r"[^\W\d_]+", rest)
     says = re.search(r":\s.*[\d€$£]|[!?;:,]$|(?<!\bINC)(?<!\bLTD)\.$|=>|->|⇒|→|:-", text)
-    if text[:1] == "§" and not words:
-        return True
     if not words or says or len(words) > 10 or OPEN.search(text):
-        return False
+        return text[:1] == "§" and not words
     verb = _is_clause(rest) if titled else has_verb(rest)
     long = [word for word in words if len(word) > 3] or words
     return (

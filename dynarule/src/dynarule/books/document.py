@@ -99,7 +99,7 @@ class Document:
 
     def _aside(self, block: Block, blocks: Sequence[Block]) -> int:
         """Leave out a section of what changed, or examples with what leads in to them; return how many blocks."""
-        heading, first = block.kind == "heading", blocks[0] if blocks else Block("heading", "", [])
+        heading, first = block.kind == "heading", blocks[0] if blocks else Block("heading", "", [(0, 0)])
         dated = _RE.changes.fullmatch(block.text) and _RE.dated.match(first.text)
         if heading and (dated or _RE.history.match(block.text)):
             reason = "what changed from version to version"
@@ -110,8 +110,8 @@ class Document:
         if heading:
             below = list(takewhile(lambda b: b.kind != "heading" or b.depth > block.depth, blocks))
         else:
-            below = list(takewhile(lambda b: b.kind == "item", blocks))
-            below = below or list(takewhile(lambda b: b.kind == "text", blocks[:1]))
+            most = None if first.kind == "item" else 1  # a list, or a paragraph
+            below = list(takewhile(lambda b: b.kind == first.kind in ("item", "text"), blocks[:most]))
         if reason == EXAMPLE and not any(has_verb(b.text) for b in below):
             return 0
         for left in (block, *below):
@@ -219,8 +219,8 @@ class Document:
                 sentence = sentence if has_verb(sentence) else label + sentence
                 said = _RE.example.match(sentence)
                 last = self.rules[-1] if self.rules and (not number or said) else None
-                about_last = REFERS_BACK.match(sentence) and not sentence.endswith(":")
-                about_last, told = about_last or said, said and (not last or has_verb(sentence.strip("()")))
+                about_last = said or (REFERS_BACK.match(sentence) and not sentence.endswith(":"))
+                told = said and (not last or has_verb(sentence.strip("()")))
                 example = example or bool(told and said["label"])
                 if told or example:
                     self._leave(line, sentence, EXAMPLE)

@@ -65,11 +65,10 @@ class StepRules:
             def _retrieve(self, query_bundle: Any) -> list[Any]:
                 rules = search(query_bundle.query_str)
                 scores = [rule.pop("score") for rule in rules]
-                text_node = schema.TextNode
-                nodes = [
-                    text_node(id_=rule.pop("id"), text=rule.pop("text"), metadata=rule) for rule in rules
+                parts = [
+                    {"id_": rule.pop("id"), "text": rule.pop("text"), "metadata": rule} for rule in rules
                 ]
-                pairs = zip(nodes, scores, strict=True)
-                return [schema.NodeWithScore(node=node, score=score) for node, score in pairs]
+                nodes = [schema.TextNode(**part) for part in parts]
+                return [schema.NodeWithScore(node=n, score=s) for n, s in zip(nodes, scores, strict=True)]
 
         return RuleRetriever()
