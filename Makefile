@@ -44,7 +44,7 @@ pytest: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-slow: $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt -e "ruleworld-data[ray]" torchao
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt -e "ruleworld-data[ray]" torchao bitsandbytes
 	$(BIN)/python -m pytest -m slow
 
 lint: ruff mypy
