@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_250,
     "dynarule": 13_250,
     "benchmarks": 10_960,
-    "tests": 19_930,
+    "tests": 19_970,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 35_450

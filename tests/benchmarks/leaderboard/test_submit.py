@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from ruleworld_data.scoring import parse_boxed, split_answers
+from ruleworld_data.scoring import read_answers
 from rwbench.leaderboard.board import row_of
 from rwbench.leaderboard.files import LIMITS
 from rwbench.leaderboard.judge import board_spec
@@ -49,9 +49,8 @@ class Runaway(Method):
                 "finish[8]",
                 "\ud800 \\boxed{\udc00}",
             ][number % 8]
-            box = parse_boxed(text)
             usage = {"calls": 1, "prompt_tokens": 2**52, "seconds": {"generate": 1.0}}
-            yield Output(question.id, answers=split_answers(box or ""), text=text, usage=usage)
+            yield Output(question.id, answers=read_answers(text) or [], text=text, usage=usage)
 
 
 def test_whatever_a_model_writes_can_be_submitted_and_scores_as_in_the_run(

@@ -7,9 +7,13 @@ import pyarrow as pa
 import pytest
 from ruleworld_data.plugins import TaskOptions, prompt_rows
 from ruleworld_data.prompts import answer_template
+from ruleworld_data.scoring import score_output
 from ruleworld_data.spec import VERSIONS
 from ruleworld_data.verify import RuleIndex, execute
+from rwbench.backends import Completion
 from rwbench.backends.endpoint import Endpoint
+from rwbench.leaderboard.records import answers_in
+from rwbench.methods.conversation import read_answer
 from rwbench.methods.ircot import IRCoT
 from rwbench.methods.iterative import shipped_template
 from rwbench.methods.react import ReAct
@@ -33,6 +37,13 @@ def test_the_prompts_are_the_same(representation, rules, version):
         texts = table.texts(ids, representation) if len(ids) else []
         prompt = answer_template(version).render(section, representation, question.text, texts)
         assert row["prompt"] == prompt.text
+
+
+def test_a_run_and_a_submission_read_the_answers_that_the_metric_reads():
+    question = DataSource("tiny").questions("multi_hop_2", "mini")[0]
+    for output in ("Unknown.", r"\boxed{unknown}", "It is unknown.", ""):
+        run = read_answer(answer_template("1.2"), question, Completion(output))
+        assert run.answers == answers_in(output) == [*score_output(output, ["unknown"]).parsed]
 
 
 def test_the_example_of_react_is_data_1_1_and_its_answer_follows():

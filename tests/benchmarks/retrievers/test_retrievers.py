@@ -149,3 +149,10 @@ def test_jax_is_not_started(tmp_path):
     run = [sys.executable, "-c", code + "\nprint('imported', jax.__name__)"]
     done = subprocess.run(run, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths})
     assert done.stdout.splitlines() == ["searched", "jax was started", "imported jax"], done.stderr
+
+
+@pytest.mark.parametrize("scores", [[np.nan, 1, 2, 3, 4], [3, 2, 1], [[1, 2, 3, 4, 5]]])
+def test_scores_that_are_not_one_a_rule_are_refused(scores):
+    with pytest.raises(ValueError, match="each of 5 rules needs a score"):
+        rank(IDS, np.array(scores, dtype=float), 3)
+    assert rank(IDS, np.array([2, 0, 1, 3, 0], dtype=np.uint8), 5).ids.tolist() == [20, 40, 30, 10, 50]

@@ -44,7 +44,8 @@ def broken():
                     raise RuntimeError("no luck")
                 name = "another" if how == "other" else question.id
                 error = "server said 500" if how == "error" else None
-                yield Output(name, answers=list(question.answers), error=error)
+                answers = None if how == "none" else list(question.answers)
+                yield Output(name, answers=answers, error=error)
 
     yield Broken
     Method.registry.remove("broken")
@@ -183,6 +184,12 @@ def test_one_bad_question_is_counted_and_retried(broken, how, message, workspace
     assert run_spec(spec, workspace, tmp_path)["n"]["failed"] == 1
     ids = [sample["id"] for sample in read_samples(path)]
     assert len(ids) == len(set(ids)) == 22
+
+
+def test_a_mean_over_the_questions_that_a_method_chose_is_no_score(broken, workspace, options, tmp_path):
+    bad = workspace.questions("multi_rule_4", "mini")[10].id
+    with pytest.raises(ValueError, match="answers are null for some questions only"):
+        run_spec(options.spec(broken(how="none", at=bad), "nl", 1000, "fold"), workspace, tmp_path)
 
 
 def test_another_spec_in_the_folder_is_named(spec, workspace, tmp_path):

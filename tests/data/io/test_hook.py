@@ -92,7 +92,7 @@ print(len(datasets.Dataset.from_dict({{"a": [1, 2]}})))
 
 
 def test_what_means_something_else_goes_to_the_library(tmp_path, monkeypatch):
-    """data_files, data_dir, revision, positional arguments, other names and a folder of the name: not ours."""
+    """data_files, data_dir, positional arguments, other names and a folder of the name: not ours."""
     asked: list[tuple] = []
     load = types.ModuleType("datasets.load")
     load.DatasetModule = lambda *fields: fields
@@ -105,13 +105,14 @@ def test_what_means_something_else_goes_to_the_library(tmp_path, monkeypatch):
     calls = [
         (("ruleworld",), {"data_files": "a.csv"}),
         (("ruleworld",), {"data_dir": "a"}),
-        (("ruleworld",), {"revision": "main"}),
         (("ruleworld", "main"), {}),
         (("./ruleworld",), {}),
         (("org/ruleworld",), {}),
     ]
     for args, kwargs in calls:
         assert factory(*args, **kwargs) is None
+    with pytest.raises(ValueError, match="has no revision"):
+        factory("ruleworld", revision="1.2")
     (tmp_path / "ruleworld").mkdir()
     factory("ruleworld")
     assert asked == [*calls, (("ruleworld",), {})]

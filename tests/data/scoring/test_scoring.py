@@ -232,6 +232,9 @@ def test_bad_ids_are_refused() -> None:
         ([[1]], [[1], []], "gold step 1 has no rule ids"),
         ([1, [2]], [[1]], "one list of rule ids per step .* make one step"),
         ([["a"]], ["ab"], "one list of rule ids per step"),
+        # equal to none, they would be a recall of 0
+        ([["1"]], [[1]], "all whole numbers or all texts, got \\['1', 1\\]"),
+        ([[1.0]], [[1]], "all whole numbers or all texts"),
     ):
         for function in (step_recall, union_recall):
             with pytest.raises(ValueError, match=said):

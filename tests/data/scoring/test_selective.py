@@ -60,9 +60,20 @@ def test_area_by_brute_force(pairs):
     assert risk_coverage_area(*zip(*pairs, strict=True)) == pytest.approx(fmean(areas))
 
 
-def test_an_area_needs_a_confidence_for_each():
-    with pytest.raises(ValueError, match="got 1 for 2"):
-        risk_coverage_area([0.5], [1, 0])
+def test_what_would_be_averaged_to_no_score_is_refused():
+    right = score_output("unknown", ["unknown"])
+    for function, *values, said in (
+        (risk_coverage_area, [0.5], [1, 0], "got 1 for 2"),
+        (risk_coverage_area, [0.5, 0.4], [1, float("nan")], "from 0 to 1, got nan"),
+        (risk_coverage_area, [0.5, 0.4], [1, 12], "from 0 to 1, got 12"),
+        (risk_coverage_area, [0.5, 0.4], {0.0, 1.0}, "scores must be a list"),
+        (mean_scores, [right], [["unknown"], ["7"]], "got 2 for 1"),
+        (mean_scores, [], [], "got 0 for 0"),
+        (mean_scores, [right], ["unknown"], "gold must be a list"),
+        (selective_scores, ["unknown"], "unknown", "gold must be a list"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            function(*values)
 
 
 def test_a_reward_accepts_it():

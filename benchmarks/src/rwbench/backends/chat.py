@@ -151,9 +151,7 @@ class ChatClient:
             reason = (
                 f"no answer within {self.timeout:g} s" if late else f"the connection broke: {cause or error}"
             )
-        except (
-            Exception
-        ) as error:  # whatever a server can make the library raise: a body that is no JSON, ...
+        except Exception as error:  # whatever a server makes the library raise, as of a body that is no JSON
             reason = f"no chat completion ({error!r}): {reply}"
         return Completion(finish="error", error=self._line(reason))
 

@@ -48,9 +48,7 @@ def report(
             from ..report.packing import pack
 
             size = pack(results, folder, pack_to)
-            typer.echo(
-                f"{len(results)} runs in {pack_to}, {size:,} bytes; look at it: rwbench report {pack_to}"
-            )
+            typer.echo(f"{len(results)} runs, {size:,} bytes; look at them: rwbench report {pack_to}")
         elif figure is not None:
             from ..report.figures import write_figure
             from ..report.setting import settings
@@ -62,9 +60,7 @@ def report(
             from ..report.paper import beside_paper
 
             if not (found := beside_paper(results, paper, folder)):
-                raise ValueError(
-                    f"no run here belongs to {paper}; rwbench list names the recipes that make such"
-                )
+                raise ValueError(f"no run here belongs to {paper}; the recipes that make such: rwbench list")
             for one in found:
                 typer.echo(fill(one.caption, 120, break_on_hyphens=False))
                 typer.echo(f"\n{table_of(one.columns, one.lines)}\n")
@@ -91,9 +87,7 @@ def show_results(results: list[Results], page: Path, as_json: bool, skipped: lis
             typer.echo(printable(f"{terminal_table(setting)}\n{headline(setting)}"))
         typer.echo(f"page: {page}")
     if failed:
-        typer.echo(
-            f"{failed} questions failed (see 'error' in samples.jsonl); run again to retry them", err=True
-        )
+        typer.echo(f"{failed} questions failed, see samples.jsonl; run again to retry them", err=True)
         raise typer.Exit(1)
 
 

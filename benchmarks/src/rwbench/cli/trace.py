@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..score.results import Results
     from ..score.samples import Sample
 
-SHOWN = 3
-
 
 def trace(
     folder: RunsFolder,
@@ -28,7 +26,7 @@ def trace(
     form: Annotated[str, typer.Option(help="nl or fol.")] = "nl",
     subtask: Annotated[str, typer.Option(help="Sub-task of the question.")] = "multi_hop_3",
     question: Annotated[str | None, typer.Option(help="Its id.", show_default="the first")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Rules shown per search; gold ones always are.")] = SHOWN,
+    top: Annotated[int, typer.Option(min=1, help="Rules shown per search; gold ones always are.")] = 3,
     data: Annotated[Path | None, typer.Option(help="The folder of a rule book of your own.")] = None,
 ) -> None:
     """Show one question of a run: each search with its gold rules marked, each step as written, the answer.

@@ -24,7 +24,6 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 Count = Annotated[int, Field(ge=0)]
 Some = Annotated[int, Field(ge=1)]
 
-
 SHAPES = tomllib.loads(Path(__file__).with_name("shapes.toml").read_text(encoding="utf-8"))
 """Models by name: what transformers' `Qwen2Config` is given."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
-from ruleworld_data.scoring import parse_boxed, split_answers
+from ruleworld_data.scoring import read_answers
 
 from ..score.samples import OUTCOMES, Sample
 from ..spec import canonical_json
@@ -131,8 +131,8 @@ def read_predictions(path: Path) -> dict[int, Record]:
 
 
 def answers_in(text: str) -> list[str]:
-    r"""Return the answers in the last ``\boxed{}`` of an output: at most `MAX_PARTS`, of `MAX_PART` characters each."""
-    return _capped(split_answers(parse_boxed(text) or ""))
+    r"""Return the answers of an output (`read_answers`): at most `MAX_PARTS`, of `MAX_PART` characters each."""
+    return _capped(read_answers(text) or [])
 
 
 def _capped(answers: list[str]) -> list[str]:

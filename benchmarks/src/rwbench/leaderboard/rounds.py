@@ -71,9 +71,7 @@ class Round(BaseModel):
 def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size: int) -> Round:
     """Draw a secret, write it to ``secret_file`` and its hash and kit to ``folder``; neither may be there already."""
     if not NAME.fullmatch(folder.name):
-        raise ValueError(
-            f"a round is named with a-z, 0-9, dot and hyphen, got {folder.name!r}; for example 2026-1"
-        )
+        raise ValueError(f"a round is named with a-z, 0-9, dot and hyphen, as 2026-1, got {folder.name!r}")
     if split not in SPLITS:
         raise ValueError(f"split must be {' or '.join(SPLITS)}, got {split!r}")
     for path in (folder / ROUND, secret_file):
@@ -106,9 +104,7 @@ def enter_round(folder: Path, predictions: Path) -> Path:
     if this.entries is not None:
         raise ValueError(f"round {this.name} was revealed and takes no more entries")
     if predictions.suffix != ".jsonl" or not FOLDER_NAME.fullmatch(predictions.stem):
-        raise ValueError(
-            f"an entry is named after its submission, SUBMISSION.jsonl, got {predictions.name!r}"
-        )
+        raise ValueError(f"an entry is named after its submission, SUBMISSION.jsonl: {predictions.name!r}")
     ids = Counter(record.id for record in read_predictions(predictions).values())
     asked = Counter(json.loads(line)["id"] for line in (folder / KIT / QUESTIONS).read_bytes().splitlines())
     if not ids or ids - asked:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ruleworld_data.prompts import Prompt, Template
-from ruleworld_data.scoring import parse_boxed, split_answers
+from ruleworld_data.scoring import read_answers
 
 from ..backends import Backend, Completion, Decoding, GoneError
 from ..retrievers.random import Random
@@ -135,9 +135,8 @@ def read_answer(template: Template, question: Question, done: Completion, **rest
     if done.finish == "context":
         return Output(question.id, answers=[], outcome="context_exceeded", **rest)
     text = template.clean(done.text)
-    box = parse_boxed(text)
-    if box is not None:
-        return Output(question.id, answers=split_answers(box), text=text, **rest)
+    if (answers := read_answers(text)) is not None:
+        return Output(question.id, answers=answers, text=text, **rest)
     outcome = "refused_format"
     if done.finish == "length":
         outcome = "length"

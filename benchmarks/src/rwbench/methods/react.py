@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import field, replace
 from typing import Literal
 
-from ruleworld_data.scoring import parse_boxed, split_answers
+from ruleworld_data.scoring import parse_boxed, read_answers
 
 from ..backends import Completion, Decoding
 from ..retrievers.both_ends import content
@@ -95,7 +95,7 @@ class ReAct(Iterative):
             kind, words = match.groups() if (match := ACTION.match(action)) else ("", "")
             if kind.lower() == "finish":
                 text = f"\\boxed{{{words}}}"  # as all other answers stand, for whoever reads them again
-                return split_answers(parse_boxed(text) or ""), text, bad_actions
+                return read_answers(text) or [], text, bad_actions
             if words.strip():
                 observation = "\n".join(search.texts(search.find(words.strip()).ids)) or "No rule was found."
             else:
@@ -132,8 +132,7 @@ class ReAct(Iterative):
             elif parse_boxed(line) is not None:
                 break
             written += "\n".join([*shown, ""])
-        box = parse_boxed(text)
-        return None if box is None else split_answers(box), text.strip() or None, 0
+        return read_answers(text), text.strip() or None, 0
 
 
 def _in_words_of(rules: Sequence[str], request: str) -> str:

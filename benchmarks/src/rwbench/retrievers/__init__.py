@@ -85,7 +85,15 @@ def rank(ids: Ids, scores: Scores, k: int) -> Hits:
     Returns
     -------
     Hits
+
+    Raises
+    ------
+    ValueError
+        If there is not one score a rule, or one is no number: rules would be taken for others, or left out.
     """
+    scores = np.asarray(scores, dtype=np.float64)  # the negative of an unsigned number is none
+    if scores.shape != ids.shape or np.isnan(scores).any():
+        raise ValueError(f"each of {len(ids):,} rules needs a score, -inf to be left out, got {scores!r:.60}")
     keep = np.flatnonzero(scores > -np.inf)
     if len(keep) > k:
         # Everything that ties with the k-th score stays in until the ids have decided.

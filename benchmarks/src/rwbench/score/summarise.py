@@ -29,8 +29,16 @@ DISPLAYED = ("single_rule", "parallel_2_4", "parallel_5_8", "multi_hop_2", "mult
 
 
 def summary(spec: RunSpec, samples: Sequence[Sample], num_scheduled: int) -> Summary:
-    """Return every part of `Results` that follows from the samples alone; so many questions the spec asks."""
+    """Return every part of `Results` that follows from the samples alone; so many questions the spec asks.
+
+    A ValueError if some have answers, or rules that were found, and others none: a mean over some would be no score.
+    """
     scored = [sample for sample in samples if sample["error"] is None]
+    for field in ("answers", "retrieved"):
+        if len({sample[field] is None for sample in scored}) > 1:
+            raise ValueError(
+                f"{field} are null for some questions only; where a method has none, give an empty list"
+            )
     # A sample of an older run has no outcome.
     outcomes = Counter(s.get("outcome", "ok" if s["error"] is None else "failed") for s in samples)
     return {

@@ -2,7 +2,7 @@
 
 Both libraries resolve a name to files or to a Hub repository and offer no registration. So their look-up
 functions are wrapped: one of our names gives our module, anything else goes to the original. ``data_files``,
-``data_dir``, ``revision`` or, for `datasets`, data in a folder of that name in the working directory mean something
+``data_dir`` or, for `datasets`, data in a folder of that name in the working directory mean something
 else than the generator, and win. A metric is code: a script of that name in a folder that happens to be the working
 directory is run only if it is asked for by its path, ``./ruleworld_em``.
 """
@@ -51,7 +51,13 @@ def patch(module: ModuleType) -> None:
 
 def _wrap_datasets(load: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
     def dataset_module_factory(path: str, *args: Any, **kwargs: Any) -> Any:
-        elsewhere = args or any(kwargs.get(name) for name in ("data_files", "data_dir", "revision"))
+        if path == DATASET and (
+            revision := kwargs.get("revision")
+        ):  # data of the cache would be taken for it
+            raise ValueError(
+                f"{DATASET} is made here and has no revision, got {revision!r}; give version='1.2'"
+            )
+        elsewhere = args or kwargs.get("data_files") or kwargs.get("data_dir")
         if path != DATASET or elsewhere:
             return original(path, *args, **kwargs)
         if not Path(path).is_dir():

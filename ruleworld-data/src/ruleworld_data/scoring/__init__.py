@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # what type checkers and editors see
 __getattr__, __dir__, __all__ = attach(
     __name__,
     answers=(
-        "SCORER_VERSION Score exact_match in_order normalise parse_boxed same_answer score_output split_answers "
-        "strict_match"
+        "SCORER_VERSION Score exact_match in_order normalise parse_boxed read_answers same_answer score_output "
+        "split_answers strict_match"
     ),
     recall="step_recall step_recalls union_recall",
     selective="SELECTIVE has_no_answer risk_coverage_area selective_means selective_scores",

@@ -152,6 +152,17 @@ def split_answers(text: str) -> list[str]:
     return parts
 
 
+def read_answers(output: str) -> list[str] | None:
+    r"""Return the normalised answers of an output, those of its last box; None without one.
+
+    Who writes nothing but "unknown" needs no box.
+    """
+    content = parse_boxed(output)
+    if content is None and normalise(output) == UNKNOWN:
+        content = output
+    return None if content is None else split_answers(content)
+
+
 def exact_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
     """Return the paper's score: the fraction of positions that match, 0.0 if the lists differ in length.
 
@@ -162,7 +173,16 @@ def exact_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
     ValueError
         If the gold list is empty, or either argument is no list of texts.
     """
-    return _share(_matches(prediction, gold))
+    for name, answers in (("prediction", prediction), ("gold", gold)):
+        if not all(isinstance(one, str) for one in in_order(name, answers)):
+            raise ValueError(f"{name} must be a list of texts, got {answers!r:.60}")
+    if len(gold) == 0:
+        raise ValueError("gold has no answers; every question has at least one")
+    if odd := [one for one in gold if len(split_answers(one)) != 1]:
+        raise ValueError(f"each gold answer must be one answer, got {odd[0]!r:.60}; use split_answers on it")
+    if len(prediction) != len(gold):
+        return 0.0
+    return sum(same_answer(ours, theirs) for ours, theirs in zip(prediction, gold, strict=True)) / len(gold)
 
 
 def strict_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
@@ -173,25 +193,7 @@ def strict_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
     ValueError
         As `exact_match`.
     """
-    return float(_share(_matches(prediction, gold)) == 1.0)
-
-
-def _share(matches: list[bool]) -> float:
-    return sum(matches) / len(matches) if matches else 0.0
-
-
-def _matches(prediction: Sequence[str], gold: Sequence[str]) -> list[bool]:
-    """Compare position by position; an empty list stands for lists of different lengths."""
-    for name, answers in (("prediction", prediction), ("gold", gold)):
-        if not all(isinstance(one, str) for one in in_order(name, answers)):
-            raise ValueError(f"{name} must be a list of texts, got {answers!r:.60}")
-    if len(gold) == 0:
-        raise ValueError("gold has no answers; every question has at least one")
-    if odd := [one for one in gold if len(split_answers(one)) != 1]:
-        raise ValueError(f"each gold answer must be one answer, got {odd[0]!r:.60}; use split_answers on it")
-    if len(prediction) != len(gold):
-        return []
-    return [same_answer(ours, theirs) for ours, theirs in zip(prediction, gold, strict=True)]
+    return float(exact_match(prediction, gold) == 1.0)
 
 
 def in_order(name: str, values: Sequence[T]) -> list[T]:
@@ -204,9 +206,7 @@ def in_order(name: str, values: Sequence[T]) -> list[T]:
     """
     listed = hasattr(values, "__getitem__") and hasattr(values, "__len__")
     if not listed or isinstance(values, str | bytes | Mapping):
-        raise ValueError(
-            f"{name} must be a list of texts, got {values!r:.60}; split_answers makes one of a text"
-        )
+        raise ValueError(f"{name} must be a list of texts, got {values!r:.60}; split_answers makes one")
     return list(values)
 
 
@@ -254,15 +254,13 @@ def score_output(output: str, gold: Sequence[str] | str) -> Score:
     if not isinstance(output, str):
         raise ValueError(f"output must be a string, got {type(output).__name__}; pass '' for no answer")
     answers = split_answers(gold) if isinstance(gold, str) else gold
-    content = parse_boxed(output)
-    if content is None and normalise(output) == UNKNOWN:  # who says nothing else needs no box
-        content = output
-    parsed = [] if content is None else split_answers(content)
-    share = _share(_matches(parsed, answers))
+    read = read_answers(output)
+    parsed = read or []
+    share = exact_match(parsed, answers)
     return Score(
         exact_match=share,
         strict_match=float(share == 1.0),
         parsed=tuple(parsed),
-        missing_box=content is None,
-        length_mismatch=content is not None and len(parsed) != len(answers),
+        missing_box=read is None,
+        length_mismatch=read is not None and len(parsed) != len(answers),
     )

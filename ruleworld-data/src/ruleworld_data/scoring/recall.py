@@ -4,6 +4,8 @@ Both compare retrievals with gold steps, one list of rule ids each. One ranking 
 """
 
 from collections.abc import Collection, Sequence
+from itertools import islice
+from numbers import Integral
 from typing import Literal
 
 RuleId = int | str
@@ -27,15 +29,10 @@ def step_recalls(retrieved: Rankings, gold: Sequence[Collection[RuleId]], k: Bud
     Raises
     ------
     ValueError
-        If ``k`` is no positive integer or ``"gold"``, there is no gold step, or a gold step is empty.
+        If ``k`` is no positive integer or ``"gold"``, there is no gold step, or a gold step is empty, or ids are
+        not all whole numbers or all texts.
     """
-    steps = _checked(retrieved, gold, k)
-    rankings = [*retrieved, *[()] * len(steps)]  # the missing ones
-    hits = [
-        ids & {*ranked[: len(ids) if k == "gold" else k]}
-        for ids, ranked in zip(steps, rankings, strict=False)
-    ]
-    return [len(right) / len(ids) for right, ids in zip(hits, steps, strict=True)]
+    return [len(found & ids) / len(ids) for found, ids in _looked_at(retrieved, gold, k)]
 
 
 def step_recall(retrieved: Rankings, gold: Sequence[Collection[RuleId]], k: Budget) -> float:
@@ -50,29 +47,32 @@ def union_recall(retrieved: Rankings, gold: Sequence[Collection[RuleId]], k: Bud
     Beside `step_recall`, which punishes a method for answering parallel sub-questions in another order. Parameters and
     errors are those of `step_recalls`, and so is the budget.
     """
-    steps = _checked(retrieved, gold, k)
-    retrieved_ids: set[RuleId] = set()
-    for ranked, ids in zip(retrieved, steps, strict=False):
-        retrieved_ids.update(ranked[: len(ids) if k == "gold" else k])
-    wanted = set[RuleId]().union(*steps)
-    return len(retrieved_ids & wanted) / len(wanted)
+    found, wanted = (set().union(*ids) for ids in zip(*_looked_at(retrieved, gold, k), strict=True))
+    return len(found & wanted) / len(wanted)
 
 
-def _checked(retrieved: Rankings, gold: Sequence[Collection[RuleId]], k: object) -> list[set[RuleId]]:
-    """Return the gold steps as sets."""
+def _looked_at(
+    retrieved: Rankings, gold: Sequence[Collection[RuleId]], k: Budget
+) -> list[tuple[set[RuleId], set[RuleId]]]:
+    """Return for each gold step the rules that are looked at, none where a retrieval is missing, and its gold rules."""
     if k != "gold" and (isinstance(k, bool) or not isinstance(k, int) or k < 1):
-        raise ValueError(
-            f"k must be a positive integer or 'gold' (as many as there are gold rules), got {k!r}"
-        )
+        raise ValueError(f"k must be a positive integer or 'gold', as many as gold rules, got {k!r}")
     for ids in (*retrieved, *gold):
         if isinstance(ids, RuleId):
             raise ValueError(
                 f"one list of rule ids per step was expected, got the id {ids!r}; of one ranking for a whole question "
                 "make one step: [ranked], [gold]"
             )
+    firsts = [id for ids in (*retrieved, *gold) for id in islice(ids, 1)]  # of two kinds none would be equal
+    if not any(all(isinstance(id, kind) for id in firsts) for kind in (str, Integral)):
+        raise ValueError(f"rule ids must be all whole numbers or all texts, got {firsts!r:.80}")
     if len(gold) == 0:
         raise ValueError("gold has no steps; every question has at least one")
     for step, ids in enumerate(gold):
         if len(ids) == 0:
             raise ValueError(f"gold step {step} has no rule ids; every step has at least one")
-    return [set(ids) for ids in gold]
+    rankings = [*retrieved, *[()] * len(gold)]  # the missing ones
+    return [
+        ({*ranked[: len(ids) if k == "gold" else k]}, ids)
+        for ranked, ids in zip(rankings, map(set, gold), strict=False)
+    ]

@@ -41,7 +41,7 @@ def selective_scores(answers: Sequence[str], gold: Sequence[str]) -> dict[str, f
 
 def has_no_answer(gold: Sequence[str]) -> bool:
     """Say whether a question's gold answer is that the rules do not say."""
-    return len(gold) == 1 and same_answer(gold[0], UNKNOWN)
+    return len(in_order("gold", gold)) == 1 and same_answer(gold[0], UNKNOWN)
 
 
 def finite(what: str, value: object) -> float:
@@ -76,13 +76,14 @@ def risk_coverage_area(confidences: Sequence[float], scores: Sequence[float]) ->
     Raises
     ------
     ValueError
-        If there are no outputs, not one confidence for each, or one that is no number.
+        If there are no outputs, not one confidence for each, or one that is no number, or a score beyond 0 and 1.
     """
     confidences = [finite("a confidence", one) for one in in_order("confidences", confidences)]
-    if not len(scores) or len(confidences) != len(scores):
-        raise ValueError(
-            f"a confidence is needed for each of the outputs, got {len(confidences)} for {len(scores)}"
-        )
+    scores = in_order("scores", scores)
+    if odd := [score for score in scores if not 0 <= score <= 1]:  # not a number is neither
+        raise ValueError(f"a score must be from 0 to 1, got {odd[0]!r:.80}")
+    if not scores or len(confidences) != len(scores):
+        raise ValueError(f"each output needs a confidence, got {len(confidences)} for {len(scores)} outputs")
     errors: dict[float, list[float]] = defaultdict(list)
     for confidence, score in zip(confidences, scores, strict=True):
         errors[confidence].append(1 - score)

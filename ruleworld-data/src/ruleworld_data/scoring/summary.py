@@ -16,6 +16,8 @@ def mean_scores(
     Where questions without an answer are among them, the means of `selective_scores`; with confidences ``aurc``, the
     area under the risk-coverage curve.
     """
+    if not scores or len(scores) != len(golds):
+        raise ValueError(f"each output needs its gold answers, got {len(golds)} for {len(scores)} outputs")
     means = {rate: sum(getattr(score, rate) for score in scores) / len(scores) for rate in RATES}
     if any(map(has_no_answer, golds)):
         pairs = zip(scores, golds, strict=True)
