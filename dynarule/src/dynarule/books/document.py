@@ -115,7 +115,8 @@ class Document:
         if reason == EXAMPLE and not any(has_verb(b.text) for b in below):
             return 0
         for left in (block, *below):
-            self._leave(left.line_at(0), left.text or " | ".join(left.rows[0][1]), reason)
+            if words := left.text or " | ".join(cell for _, cells in left.rows[:1] for cell in cells):
+                self._leave(left.line_at(0), words, reason)
             left.kind = "text"
         return 1 + len(below)
 
