@@ -103,11 +103,8 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
         if len({*filled}) == 1 < width and (cells[0] or len(filled) == 1):
             note = filled[0].lstrip("*† ")
             sign = filled[0].removesuffix(note).strip()
-            called = (
-                [row for _, row in table.rows for cell in row if sign and cell.endswith(sign)]
-                if table
-                else []
-            )
+            below: list[Row] = table.rows if table and sign else []
+            called = [row for _, row in below for cell in row if cell.endswith(sign)]
             for row in called:
                 row[:] = [
                     re.sub(rf"(?<=[^*†]){re.escape(sign)}$", f" ({note.rstrip('.')})", cell) for cell in row
