@@ -23,6 +23,8 @@ from .bank import RuleBank
 FORMAT = "dynarule bank 4"
 FILE = "bank.safetensors"
 TENSORS = ("keys", "key_rows", "values", "value_rows", "rules")
+_FLOATS = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+_NAMES = _FLOATS | {torch.int64: "I64", torch.int32: "I32", torch.uint8: "U8"}
 
 
 def is_bank(folder: Path) -> bool:
@@ -126,21 +128,30 @@ def _two_texts(pair: Any) -> tuple[str, str]:
 
 
 def _write(bank: RuleBank, folder: Path) -> None:
-    from safetensors.torch import save_file
-
     lists = [bank.ids, bank.texts, *([bank.parts] if bank.parts else [])]
     rules = torch.frombuffer(bytearray(json.dumps(lists).encode()), dtype=torch.uint8)
     parts, none = [], torch.empty(0, dtype=torch.int32)
     for side in (bank.keys.used(), bank.values.used()):
-        parts += [side.different.detach().cpu().contiguous(), none if side.at_M is None else side.at_M.cpu()]
+        parts += [side.different.detach().cpu(), none if side.at_M is None else side.at_M.cpu()]
     parts.append(rules)
-    if parts[0].untyped_storage().data_ptr() == parts[2].untyped_storage().data_ptr():
-        parts[2] = parts[2].clone()  # safetensors refuses two names for one memory
     metadata = {"format": FORMAT, "encoder": bank.encoder, "sha256": hash_tensors(parts)}
     with replacing(folder / FILE) as part:
-        mode = part.stat().st_mode
-        save_file(dict(zip(TENSORS, parts, strict=True)), part, metadata)
-        part.chmod(mode)  # safetensors lets nobody but the owner read
+        write_tensors(part, dict(zip(TENSORS, parts, strict=True)), metadata)
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file in place: of `save_file` metadata come in any order, and only the owner may read it."""
+    header: dict[str, Any] = {"__metadata__": metadata}
+    end = 0
+    for name, tensor in tensors.items():
+        start, end = end, end + tensor.nbytes
+        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": [*tensor.shape], "data_offsets": [start, end]}
+    body = json.dumps(header, separators=(",", ":")).encode()
+    body += b" " * (-len(body) % 8)  # so that tensors begin at multiples of 8
+    with path.open("wb") as file:
+        file.write(len(body).to_bytes(8, "little") + body)
+        for tensor in tensors.values():
+            file.write(_bytes(tensor))
 
 
 def hash_tensors(tensors: list[Tensor]) -> str:
