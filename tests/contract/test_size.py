@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_250,
-    "dynarule": 13_260,
+    "dynarule": 13_270,
     "benchmarks": 10_960,
     "tests": 19_970,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 35_460
+ALL_SOURCE = 35_470
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 68.0

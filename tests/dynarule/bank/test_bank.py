@@ -34,6 +34,7 @@ def make(count, start=0, prefix="r"):
     [
         ({"ids": ["a", "a", "b"]}, "id 'a' comes twice"),
         ({"texts": ["x", " ", "z"]}, "rule 'b' has no text"),
+        ({"texts": ["x", "\u200b\U000e0041\u2060", "z"]}, "rule 'b' has no text"),
         ({"texts": ["x", None, "z"]}, "rule 'b' has no text, got None"),
         ({"texts": ["x", "y", "x"]}, "rules 'a' and 'c' are the same text"),
         ({"ids": ["caf\u00e9", "cafe\u0301", "b"]}, "comes twice"),

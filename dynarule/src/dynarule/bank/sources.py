@@ -55,6 +55,11 @@ def listed(what: str, values: Iterable[Any]) -> list[Any]:
     return list(values)
 
 
+def is_blank(text: str) -> bool:
+    """Whether nothing of a text is seen: blanks, and characters of no width."""
+    return not any(c.isprintable() and not c.isspace() for c in text)
+
+
 def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
     """Raise ValueError if a text is empty, no text, too long or comes twice, or an id comes twice."""
     if len(texts) != len(ids):
@@ -62,9 +67,9 @@ def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
     first: dict[str, str] = {}
     seen: set[str] = set()
     for name, text in zip(ids, texts, strict=True):
-        if not isinstance(name, str) or not isinstance(text, str) or not text.strip():
+        if not isinstance(name, str) or not isinstance(text, str) or is_blank(text):
             raise ValueError(f"rule {name!r} has no text, got {text!r}")
-        if not name.strip():
+        if is_blank(name):
             raise ValueError(f"the rule {text[:60]!r} has a blank id; give it one that tells it from others")
         if "\0" in name + text or HALF_PAIR.search(name + text):
             raise ValueError(f"rule {name!r} holds a zero byte or half a surrogate pair, got {text[:60]!r}")
@@ -116,7 +121,7 @@ def make_rules(
     check_rules(names, texts)
     made = [conclusion_of(text) if c is None else c for text, c in zip(texts, given, strict=True)]
     for name, conclusion in zip(names, made, strict=True):
-        if not isinstance(conclusion, str) or not conclusion.strip():
+        if not isinstance(conclusion, str) or is_blank(conclusion):
             raise ValueError(
                 f"rule {name!r} has an empty conclusion; leave conclusions out to find them in the rules"
             )
