@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 11_250,
+    "ruleworld-data": 11_260,
     "dynarule": 13_270,
-    "benchmarks": 10_960,
-    "tests": 19_970,
+    "benchmarks": 10_970,
+    "tests": 19_980,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 35_470
+ALL_SOURCE = 35_480
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 68.0

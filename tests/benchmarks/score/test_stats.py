@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 from ruleworld_data.spec import SUBTASKS
 from rwbench.run.data import DataSource
+from rwbench.score.scoring import score
 from rwbench.score.stats import grouped_estimates, holm, paired_difference, sample_clusters
 from rwbench.score.summarise import measure_means, recall_details, usage_totals
 
@@ -190,3 +191,11 @@ def test_attention_is_averaged_by_step():
     assert found["rule_attention"]["2"]["weights"] == [[0.7, 0.1], pytest.approx([0.1, 0.7])]
     assert found["rule_entropy"] == {"layers": [3, 7], "mean": [2.0, 1.0], "std": [0.0, 0.0], "n": 1}
     assert measure_means([sample()]) == {}
+
+
+@pytest.mark.parametrize("answers", ["12", [1, "2"], ["1", ["2"]]])
+def test_answers_that_are_no_list_of_texts_have_no_score(answers):
+    question = {"retrieved": None, "gold_rules": [[1]], "gold_answers": ["1", "2"], "subtask": "multi_rule_2"}
+    assert score({**question, "answers": ["1", "2"]}, 100)["exact_match"] == 1
+    with pytest.raises(ValueError, match="must be a list of texts"):
+        score({**question, "answers": answers}, 100)

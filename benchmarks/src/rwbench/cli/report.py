@@ -87,7 +87,9 @@ def show_results(results: list[Results], page: Path, as_json: bool, skipped: lis
             typer.echo(printable(f"{terminal_table(setting)}\n{headline(setting)}"))
         typer.echo(f"page: {page}")
     if failed:
-        typer.echo(f"{failed} questions failed, see samples.jsonl; run again to retry them", err=True)
+        typer.echo(
+            f"{failed} questions failed, see 'error' in samples.jsonl; run again to retry them", err=True
+        )
         raise typer.Exit(1)
 
 

@@ -104,7 +104,9 @@ def enter_round(folder: Path, predictions: Path) -> Path:
     if this.entries is not None:
         raise ValueError(f"round {this.name} was revealed and takes no more entries")
     if predictions.suffix != ".jsonl" or not FOLDER_NAME.fullmatch(predictions.stem):
-        raise ValueError(f"an entry is named after its submission, SUBMISSION.jsonl: {predictions.name!r}")
+        raise ValueError(
+            f"an entry is named after its submission, SUBMISSION.jsonl, got {predictions.name!r}"
+        )
     ids = Counter(record.id for record in read_predictions(predictions).values())
     asked = Counter(json.loads(line)["id"] for line in (folder / KIT / QUESTIONS).read_bytes().splitlines())
     if not ids or ids - asked:

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from ruleworld_data.scoring import exact_match, selective_scores, step_recall, strict_match, union_recall
+from ruleworld_data.scoring import (
+    exact_match,
+    in_order,
+    selective_scores,
+    step_recall,
+    strict_match,
+    union_recall,
+)
 
 Budget = int | Literal["gold"]
 
@@ -46,6 +53,8 @@ def score(sample: Mapping[str, Any], pool_size: int, stepwise: bool = False) -> 
                 continue
             scores[f"recall@{name}"] = union_recall([retrieved[0] if retrieved else []], [gold], budget)
     if answers is not None:
+        if odd := [one for one in in_order("answers", answers) if not isinstance(one, str)]:
+            raise ValueError(f"answers must be a list of texts, got {odd[0]!r:.60} among them")
         scores |= _answer_scores(tuple(answers), tuple(sample["gold_answers"]))
         if sample["subtask"].startswith("unknown"):
             scores |= selective_scores(answers, sample["gold_answers"])

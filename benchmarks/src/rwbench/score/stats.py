@@ -128,7 +128,7 @@ def paired_difference(
     """
     if len(first) != len(second) or not len(first):
         raise ValueError(
-            f"pairs are of the same questions, at least one; got {len(first)} and {len(second)} scores"
+            f"a paired comparison needs the same questions, at least one; got {len(first)} and {len(second)} scores"
         )
     difference = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
     group_of, group_names = codes(groups)

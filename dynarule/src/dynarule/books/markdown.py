@@ -139,9 +139,8 @@ def _in_columns(lines: Sequence[Line]) -> list[Line]:
 
 def _closed(text: str) -> str:
     """Return what stands before code or a sum and says enough itself with a stop: "Ensure that all tests pass:"."""
-    bare = re.fullmatch(
-        r"(?i)(?:for )?examples?:", text
-    )  # else it would lead in to what stands below the code
+    # Without its colon it does not lead in to what stands below the code.
+    bare = re.fullmatch(r"(?i)(?:for )?examples?:", text)
     return text if _RE.announces_code.search(text) and not bare else re.sub(":$", ".", text)
 
 

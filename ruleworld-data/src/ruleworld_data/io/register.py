@@ -51,9 +51,8 @@ def patch(module: ModuleType) -> None:
 
 def _wrap_datasets(load: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
     def dataset_module_factory(path: str, *args: Any, **kwargs: Any) -> Any:
-        if path == DATASET and (
-            revision := kwargs.get("revision")
-        ):  # data of the cache would be taken for it
+        revision = kwargs.get("revision")
+        if path == DATASET and revision:  # data of the cache would be taken for it
             raise ValueError(
                 f"{DATASET} is made here and has no revision, got {revision!r}; give version='1.2'"
             )

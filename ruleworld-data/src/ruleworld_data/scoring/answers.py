@@ -206,7 +206,9 @@ def in_order(name: str, values: Sequence[T]) -> list[T]:
     """
     listed = hasattr(values, "__getitem__") and hasattr(values, "__len__")
     if not listed or isinstance(values, str | bytes | Mapping):
-        raise ValueError(f"{name} must be a list of texts, got {values!r:.60}; split_answers makes one")
+        raise ValueError(
+            f"{name} must be a list of texts, got {values!r:.60}; split_answers makes one of a text"
+        )
     return list(values)
 
 
