@@ -228,10 +228,13 @@ def train(
             trainer.train(resume_from_checkpoint=checkpoint)
         model.requires_grad_(False)
         adapter.check_finite()
-        history = [entry for entry in trainer.state.log_history if {"lm_loss", "eval_lm_loss"} & entry.keys()]
+        lines = [entry for entry in trainer.state.log_history if {"lm_loss", "eval_lm_loss"} & entry.keys()]
+        history = [
+            {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in entry.items()} for entry in lines
+        ]
         adapter.config.encoder = bank.encoder
         if trainer.is_world_process_zero():
-            write_whole(folder / "log.json", json.dumps(history, indent=1) + "\n")
+            write_whole(folder / "log.json", "[\n" + ",\n".join(map(json.dumps, history)) + "\n]\n")
             adapter.config.curve = curve
             if own_row:
                 adapter.train_search(row)  # whatever trained it, the row goes with the adapter
