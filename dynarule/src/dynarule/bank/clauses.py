@@ -105,6 +105,8 @@ def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str
         return None
     for match in islice(_RE.trailing.finditer(blanked(text), start), 8):
         premise, conclusion = text[match.end() :], text[: match.start()]
+        if ";" in conclusion or len(re.findall(" [–—] ", text)) == 1:
+            return None  # "Return it; we pay only if ...": a condition of the last clause alone
         if match[0].startswith(",") and "," in premise:
             continue  # "..., if delayed, ...": a condition within a sentence
         if re.search(r"\(\w{1,4}\)$|\((?:ii|b|2)\) ", conclusion) or re.match(
@@ -145,6 +147,8 @@ def _subject(text: str) -> tuple[str, str] | None:
     found: list[int] = []
     for i, (_, word) in enumerate(words):
         before, after = (words[j][1] if 0 <= j < len(words) else "" for j in (i - 1, i + 1))
+        if word == "whether" or (word == "if" and before == "know"):
+            return None  # "The form asks whether anyone under 18 lives there"
         if before in lex.AMOUNTS and i > 1 and words[i - 2][1] in ("or", "and"):
             before = ""  # "65 or over"
         finite = word in lex.MODALS or (word in VERBS and before not in lex.NOT_BEFORE_VERB)
@@ -177,7 +181,7 @@ def _subject(text: str) -> tuple[str, str] | None:
     if len(found) != 1 or not found[0]:
         return None
     at = words[found[0]][0]
-    if words[found[0]][1] not in lex.MODALS and re.search(r"\bsuch as\b[^,]*$|, then\b", text[:at]):
+    if words[found[0]][1] not in lex.MODALS and re.search(r"\bsuch as\b[^,]*$|, then\b|;", text[:at]):
         return None  # "such as health records", "Bake it, then cool it until the crust is hard"
     return text[:at], text[at:]
 
@@ -194,7 +198,7 @@ def _restricts(word: str, before: str, after: str, starts: str) -> bool:
 def _label(text: str) -> tuple[str, str] | None:
     """``Gold members: free``: a condition, or a few words without a verb, a colon, what holds for them."""
     marks = [mark for mark in _RE.label.finditer(blanked(text)) if text[: mark.start()].strip()]
-    if not marks or _RE.no_label.match(text):
+    if not marks or _RE.no_label.match(text) or _RE.status.match(text):
         return None
     if ":" not in marks[0][0] and (len(marks) > 1 or text[:4] == "The "):
         return None

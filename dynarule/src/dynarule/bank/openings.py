@@ -29,6 +29,10 @@ def leading(text: str) -> tuple[str, str] | None:
     colon = text.find(": ", 0, commas[0]) if commas else -1
     if colon > 0 and (parts := _uncomma(text, text[:colon], clausal)):
         return parts  # the commas are those of a list behind it
+    named = colon > 0 and text[:colon].split()[-1][0].isupper()  # "If the From: line says x, ..."
+    if colon > 0 and clausal and not named and has_verb(text[colon : commas[0]]):  # "If in eyes: rinse; ..."
+        end = commas[-1] if _RE.lists.search(text[:colon]) else colon
+        return None if _still(text[end + 1 :].strip()) else (text[:end], text[end + 1 :])
     if commas and clausal and text[: commas[0]].split()[-1] in lex.MODALS:
         return _uncomma(text, text[: commas[0]], clausal)  # "... the buyer shall, within 7 days, inform ..."
     segments = [text[start + 1 : end].strip() for start, end in pairwise([*commas, len(text)])]
