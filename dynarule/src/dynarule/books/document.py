@@ -47,6 +47,8 @@ class Document:
             bare = block.kind == after.kind == "heading" and after.depth <= block.depth
             said = _RE.notice.match(block.text) or (block.text.endswith(".") and has_verb(block.text))
             told = block.kind == "heading" and said and (bare or notice == block.depth)
+            if bare and SECTION.match(block.text):  # "Schedule A: Monday, Tuesday"
+                told = told or ", " in block.text or notice > 0
             notice = block.depth if told else 0  # the last of several has text below it
             excepts = after.kind == "item" and not has_verb(after.text) and _RE.exceptions.match(block.text)
             imprint = block.kind in ("heading", "text") and after.kind != "item" and IMPRINT.match(block.text)
@@ -123,8 +125,11 @@ class Document:
     def _without_stories(self) -> list[DocumentRule]:
         """Return the rules without what tells what happened, in most of a text or all of a section."""
         # what a list is led in by, "what we agreed:", is no story of its items
-        said = {id(rule): is_told(rule.text.rpartition(": ")[2]) for rule in self.prose}
-        story, gone = sum(said[id(r)] or -has_verb(r.text) for r in self.prose) > 0, set()
+        texts = {id(rule): rule.text.rpartition(": ")[2] for rule in self.prose}
+        said = {name: is_told(text) and not _RE.decided.search(text) for name, text in texts.items()}
+        minutes = any(_RE.minutes.match(title) for rule in self.prose for title in rule.context[:1])
+        story = minutes or sum(said[id(r)] or -has_verb(r.text) for r in self.prose) > 0
+        gone = set[int]()
         for _, section in groupby(self.prose, lambda rule: rule.context):
             part = [(rule, said[id(rule)]) for rule in section]
             history = len(part) > 1 and all(told for _, told in part)
@@ -207,7 +212,7 @@ class Document:
         for text, where in pieces:
             parts, above, label = sentences(text), self.headings, ""
             begins = isinstance(where, Block) and (where.kind == "item" or text[:1].islower())
-            if above and begins and len(parts) == 1:
+            if above and begins and len(parts) == 1 and not IMPRINT.match(parts[0][1]):
                 parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]
             held = _RE.condition.match(parts[0][1])  # "If in eyes: rinse. Call a doctor."
             parts = [(at, f"{held[0]}{part}" if held and at else part) for at, part in parts]

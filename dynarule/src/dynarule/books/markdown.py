@@ -81,7 +81,7 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
             block.kind, block.mark = "lost", "a sum"
             blocks[at - 1].text = _closed(blocks[at - 1].text)
         elif named or ((block.kind == "text" or alone or loud) and is_title(block.text)):
-            block.kind, block.depth = "heading", 3
+            block.kind, block.depth = "heading", 4 if named else 3
         mark = NUMBER.match(block.text)
         if mark and len(mark[0]) < len(block.text):
             block.text = block.text[len(mark[0]) :]

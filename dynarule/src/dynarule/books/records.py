@@ -49,7 +49,9 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
                 yield records(rows, [line_of(str(next(iter(row), ""))) for row in rows])
                 continue
             for row in rows:
-                if kind == "text":
+                if kind == "off":
+                    yield Block("lost", _flat(row), [(0, line_of(str(next(iter(row)))))], mark="switched off")
+                elif kind == "text":
                     yield Block("item", plain(row), [(0, line_of(row.strip()[:30].partition("\n")[0], ""))])
                 else:
                     yield from _parts(row, line_of, path)
@@ -80,14 +82,18 @@ def _kind_of(value: Any) -> str:
     if not isinstance(value, dict):
         return "text" if isinstance(value, str) else ""
     names = {phrase(str(name)).lower(): held for name, held in value.items()}
+    if names.get("enabled") is False:
+        return "off"
     parts = names.keys() - LISTS["titles"] - LISTS["about"]
     if any(isinstance(names.get(name), list) for name in LISTS["holders"]):
         return "holder"
-    said = any(has_verb(str(names[name])) for name in parts if TEXT_NAMES.issuperset(name.split()))
+    built = any(isinstance(names[name], dict) for name in parts & _PARTS)  # what is said of it is a title
+    texts = [] if built else [held for name, held in names.items() if TEXT_NAMES.issuperset(name.split())]
+    said = any(has_verb(str(held)) for held in texts)
     if decides := sorted(parts & _PARTS) if len(parts) > 1 and not said else []:
         return f"rule {decides}"
-    texts = (text for held in value.values() if isinstance(held, list) for text in held)
-    if any(isinstance(text, str) and is_whole(text) and has_verb(text) for text in texts):
+    listed = (text for held in value.values() if isinstance(held, list) for text in held)
+    if any(isinstance(text, str) and is_whole(text) and has_verb(text) for text in listed):
         return "holder"  # as a row it would be one rule of all
     return "rule" if said else "values"
 
@@ -95,6 +101,8 @@ def _kind_of(value: Any) -> str:
 def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
     """Return objects as a table, a row each."""
     names = list(dict.fromkeys(name for value in values for name in value))
+    if any(isinstance(value.get(name), dict) for value in values for name in _PARTS):
+        names = [name for name in names if not TEXT_NAMES.issuperset(phrase(name).lower().split())]
     numbers = list(lines or range(len(values)))
     table: list[Row] = [(next(iter(numbers), 0), names)]
     if "conditions" in names and all(isinstance(value.get("event"), dict) for value in values):
@@ -107,9 +115,9 @@ def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
 def _flat(value: Any) -> str:
     """Return a value of a record as words: a list with commas, an object as "a is 1 and b is 2"."""
     if isinstance(value, dict):
-        parts = value.get("all") or value.get("any")
-        if isinstance(parts, list) and len(value) == 1:
-            return f"({(' and ' if 'all' in value else ' or ').join(map(_flat, parts))})"
+        how, parts = next(iter(value.items()), ("", None))
+        if isinstance(parts, list) and len(value) == 1 and how in ("all", "and", "any", "or"):
+            return f"({(' and ' if how in ('all', 'and') else ' or ').join(map(_flat, parts))})"
         if len(test := [value[name] for names in _TEST for name in names if name in value]) == 3:
             how = WORDS["operators"].get(str(test[1]), str(test[1]))
             return f"{test[0]}{str(value.get('path', '')).lstrip('$')} {how} {_flat(test[2])}"

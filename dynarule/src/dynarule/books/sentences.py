@@ -22,6 +22,7 @@ def sentences(text: str) -> list[tuple[int, str]]:
     for offset, sentence in _split(text):
         last = whole[-1][1] if whole else ""
         shortened = _RE.titled.search(last) or (sentence[:1].isdigit() and _RE.abbreviation.search(last))
+        shortened = shortened or (_RE.unit.search(last) and ": " not in last and not has_verb(last))
         torn = sentence[:1].islower() or sentence[:1] in "<>=≤≥+/&:;,)" or shortened
         # "1. goals; 2. points", "... (see the log)"
         torn = torn or last[-1:] in (";", ",") or (sentence[:1] == "(" and last[-1:].isalnum())
@@ -39,8 +40,10 @@ def _split(text: str) -> Iterator[tuple[int, str]]:
     for start, end in pairwise([*starts, len(text)]):  # not its tokens: it writes "don't" as "do not"
         at = start
         for mark in [*_RE.opener.finditer(text, start, end), None]:
-            part = text[at : mark.start() if mark else end].strip()
+            part = text[at : mark.start() if mark else end].strip().lstrip("–— ")
             if mark and mark[0][:1] == ";":
+                if not has_verb(text[mark.end() : end].partition(",")[2]):
+                    continue  # "; if it is longer, also by finance"
                 part += "."
             yield at, unnumbered(part[:1].upper() + part[1:] if text[at - 2 : at] == "; " else part)
             at = mark.end() if mark else end
@@ -49,13 +52,14 @@ def _split(text: str) -> Iterator[tuple[int, str]]:
 def no_rule(sentence: str, first: bool, alone: bool) -> str:
     """Return why a sentence is no rule, or nothing; it may be the first of several, or alone in its text."""
     words = sentence.split()
-    if first and not alone and len(words) < 3 and re.fullmatch(r"[^\d:]+\.", sentence):
+    if first and not alone and _RE.paragraph_title.fullmatch(sentence):
         return TITLE
     if len(sentence.encode()) > LONGEST:
         return f"longer than {LONGEST:,} bytes"
     if not re.search(r"[^\W\d_]{2}", sentence):
         return "no words"
-    if IMPRINT.match(sentence) or re.fullmatch(r"[^.]* wrote:", sentence):
+    party = _RE.party.search(sentence) and not has_verb(_RE.relative.split(sentence)[0])
+    if party or IMPRINT.match(sentence) or re.fullmatch(r"[^.]* wrote:", sentence):
         return "about the document, or where else to look"
     if sentence.endswith("?"):
         return "a question without an answer"
@@ -113,7 +117,11 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         alone = (
             not stem
             or (_RE.announces.match(stem) and (has_verb(bare) or _RE.says.search(bare)))
-            or (has_verb(bare) and bare[:1].isupper() and (is_whole(item.text) or _RE.following.search(stem)))
+            or (
+                (has_verb(bare) or (": " in bare and has_verb(stem)))
+                and bare[:1].isupper()
+                and (is_whole(item.text) or _RE.following.search(stem))
+            )
         )
         loose = loose and alone
         if alone and not (RUNS_ON.search(stem) or _RE.condition.match(stem)):

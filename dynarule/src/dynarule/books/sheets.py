@@ -109,7 +109,7 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
                 row[:] = [
                     re.sub(rf"(?<=[^*†]){re.escape(sign)}$", f" ({note.rstrip('.')})", cell) for cell in row
                 ]
-            alone += [] if called else [(line, note)]
+            alone += [] if called else [(line, re.sub(r"^\(?\d{1,2}[.)] +", "", note))]
         elif filled:
             *texts, (_, named) = alone or [(line, "" if table else title)]
             blocks += [Block("text", text, [(0, at)]) for at, text in texts]

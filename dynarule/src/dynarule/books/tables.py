@@ -79,6 +79,8 @@ def table_rules(
         made = [TableRule(line, f"{cells[asked]} {cells[said]}") for line, cells in filled]
         return made, f"{header[asked]!r}, and {header[said]!r} to it"
     texts = [i for i, name in enumerate(names) if name and TEXT_NAMES.issuperset(name.split())]
+    counts = {i for i in texts if all(_RE.code.fullmatch(cells[i]) for cells in cells_of)}  # "R1"
+    texts = [i for i in texts if i not in counts]
     texts = [given[text.lower()]] if text else texts
     split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
     if not (texts or outcomes or split or {*names} & ALONE_NAMES) and (longest[0] > 40 or len(header) == 1):
@@ -92,7 +94,11 @@ def table_rules(
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
         return list(_matrix(header, body, title)), "a matrix, a rule a cell"
     kept = [i for i, name in enumerate(names) if not _RE.counter.fullmatch(name.strip(" .#"))]
-    kept = [i for i in kept if names[i] not in _DIFFERS]
+    kept = [i for i in kept if names[i] not in _DIFFERS and i not in counts]
+    if len(kept) == 1 < len(header) and not outcomes:  # "Not covered", "Unless"
+        of = kept[0]
+        told = [(line, f"{cells[of]}{_others(header, cells)}.") for line, cells in body if cells[of]]
+        return [TableRule(line, f"{header[of]}: {text}") for line, text in told], f"{header[of]!r} alone"
     last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, kept)
     first = [i for i in kept if i not in last]
     first = [i for i in first if names[i] in PREMISE_NAMES] or first
@@ -191,10 +197,15 @@ def _one_header(rows: list[Row]) -> list[Row]:
         return rows
     (line, upper), (_, lower) = rows[:2]
     spread = [*upper]
+    units = [cell for cell in lower if cell]
+    if len(lower) == len(upper) and units and LISTS["units"].issuperset(map(str.lower, units)):
+        names = [f"{a} ({b})" if at and b else a for at, (a, b) in enumerate(zip(upper, lower, strict=True))]
+        return [(line, names), *rows[2:]]
     for at in range(1, len(spread)):
-        spread[at] = spread[at] or (spread[at - 1] if at < len(lower) and lower[at] and not lower[0] else "")
+        gap = at < len(lower) and lower[at] and not (lower[0] and upper[0])
+        spread[at] = spread[at] or (spread[at - 1] if gap else "")
     same = [cell for cell in spread if cell]
-    values = lower[0] not in ("", upper[0]) and any(re.search(r"\d", cell) for cell in lower)
+    values = lower[0] not in ("", upper[0]) and any(re.match(r"\W*\d", cell) for cell in lower)
     if values or len(same) == len({*same}) or len(lower) != len(spread):
         return rows
     names = [a if a == b else f"{a} {b}".strip() for a, b in zip(spread, lower, strict=True)]
@@ -224,7 +235,8 @@ def _decisions(
             if cells[i] and cells[i].lower() not in _ANY
         ]
         effects = [_effect(header[i], cells[i], last) for i in last if cells[i] and cells[i] not in _BLANK]
-        premise = f"If {' and '.join(conditions)}" if conditions else "In any case"
+        other = "In all other cases" if line == body[-1][0] and len(body) > 1 else "In any case"
+        premise = f"If {' and '.join(conditions)}" if conditions else other
         conclusion = " and ".join(effects) + _others(header, cells)
         yield TableRule(line, f"{premise}, {conclusion}." if effects else "", premise, conclusion)
 
@@ -234,9 +246,8 @@ def _others(header: Sequence[str], cells: Sequence[str]) -> str:
     said = [
         (_DIFFERS.get(name.lower()), cell.removesuffix(".")) for name, cell in zip(header, cells, strict=True)
     ]
-    return "".join(
-        f". {how} {cell}" for how, cell in said if how and cell.count(" ") >= 2 * (how == "Note:") and cell
-    )
+    said = [(how, cell) for how, cell in said if how and cell and cell not in _BLANK]
+    return "".join(f". {how} {cell}" for how, cell in said if how != "Note:" or cell.count(" ") > 1)
 
 
 def _effect(name: str, cell: str, last: Sequence[int]) -> str:
@@ -261,5 +272,5 @@ def bound(cell: str) -> str:
 
 def phrase(name: str) -> str:
     """Return a column's name as words: "order_total" is "order total"."""
-    words = re.sub(r"(?<=[a-z])(?=[A-Z][a-z])|_", " ", name).strip(" ?:")
+    words = re.sub("_" if " " in name else r"(?<=[a-z])(?=[A-Z][a-z])|_", " ", name).strip(" ?:")
     return words if words[1:2].isupper() else words[:1].lower() + words[1:]
