@@ -79,6 +79,16 @@ def test_a_refused_change_changes_nothing():
     assert bank.ids == ["1", "2", "6"]
 
 
+def test_an_added_rule_copies_the_others_once(monkeypatch):
+    """Twice, and written, an added rule among 20,000 took a second of CPU."""
+    bank, copied = make(9), []
+    cat = torch.cat
+    monkeypatch.setattr(torch, "cat", lambda parts, *more: copied.append(cat(parts, *more)) or copied[-1])
+    bank.add(make(1, start=9))
+    held = {bank.keys.different.data_ptr(), bank.values.different.data_ptr()}
+    assert held <= {tensor.data_ptr() for tensor in copied} and len(bank.keys) == 10
+
+
 def test_a_bank_never_writes_to_tensors_it_was_given():
     """Two banks may be made from one tensor of embeddings, or of rows of them."""
     given, rows = encode(["a", "b"]), torch.tensor([0, 1, 1, 0], dtype=torch.int32)

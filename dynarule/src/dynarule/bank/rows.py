@@ -70,7 +70,9 @@ class SharedRows:
         return SharedRows(both, torch.cat([self.every, len(self.different) + other.every.to(both.device)]))
 
     def take(self, rules: Tensor) -> SharedRows:
-        """Return some of the rules, in this order."""
+        """Return some of the rules, in this order; nothing is copied where these are all of them."""
+        if rules.equal(torch.arange(len(self), device=rules.device)) and not self.shared:
+            return self
         if self.at_M is None:
             return SharedRows(self.different[rules])
         taken = SharedRows(self.different, self.at_M[rules])

@@ -52,13 +52,14 @@ def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
 
     @app.middleware("http")
     async def guard(request: Request, go_on: Any) -> Any:
-        given = request.headers.get("authorization", "").removeprefix("Bearer ").encode("latin-1")
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        key = given.encode("latin-1") if scheme.lower() == "bearer" else b""
         is_open = not api_key or request.url.path in ("/health", "/")
-        if not is_open and not secrets.compare_digest(given, str(api_key).encode()):
+        if not is_open and not secrets.compare_digest(key, str(api_key).encode()):
             said = "wrong or missing API key; send it as: Authorization: Bearer KEY"
             return error_response(RequestError(401, said, "invalid_api_key"))
         # a stranger's page can give its own name the address of this machine, or post without reading what comes back
-        host = request.headers.get("host", "")
+        host = request.headers.get("host", "").lower()
         own = host.partition(":")[0] in HOSTS and request.headers.get("origin") in (None, f"http://{host}")
         if not api_key and not own:
             said = "without an API key this server answers to 127.0.0.1 and localhost alone"
