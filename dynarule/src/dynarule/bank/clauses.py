@@ -91,7 +91,7 @@ def _logic(text: str) -> tuple[str, str] | None:
 
 def _behind(text: str) -> tuple[str, str] | None:
     """``... if ...``, ``... unless ...``, ``... must ... before ...``, else a subject that is restricted."""
-    if LEAD.match(text):
+    if LEAD.match(text) or _RE.status.match(text):
         return None
     subject = _subject(text)
     if subject and (other := _RE.no_list.search(subject[0])):  # no list: "Starting in May, the office closes"
@@ -181,7 +181,9 @@ def _subject(text: str) -> tuple[str, str] | None:
     if len(found) != 1 or not found[0]:
         return None
     at = words[found[0]][0]
-    if words[found[0]][1] not in lex.MODALS and re.search(r"\bsuch as\b[^,]*$|, then\b|;", text[:at]):
+    if re.search("[:;] ", text[:at]) or (
+        words[found[0]][1] not in lex.MODALS and re.search(r"\bsuch as\b[^,]*$|, then\b", text[:at])
+    ):
         return None  # "such as health records", "Bake it, then cool it until the crust is hard"
     return text[:at], text[at:]
 
@@ -203,7 +205,7 @@ def _label(text: str) -> tuple[str, str] | None:
     if ":" not in marks[0][0] and (len(marks) > 1 or text[:4] == "The "):
         return None
     between = text[marks[0].end() : marks[1].start()] if len(marks) > 1 else ""
-    if re.search(r"[,·|]", between):
+    if re.search("[,·|]| / ", between):
         return None  # "Adults: 9 euros, children: 5 euros"
     two = between and marks[1][0][0] == ":" and len(between.split()) < 5 and not has_verb(between)
     mark = marks[1 if two else 0]  # "Waste: glass: green bin"

@@ -12,7 +12,7 @@ from ..bank.lexicon import LISTS, has_verb, is_told, patterns
 from ..bank.openings import CLAUSAL, leading
 from .blocks import OPEN, SECTION, Block, is_number, is_title, is_whole
 from .rules import BookReading, DocumentRule
-from .sentences import IMPRINT, REFERS_BACK, RUNS_ON, TITLE, joined, no_rule, sentences, whole_item
+from .sentences import ASKED, IMPRINT, REFERS_BACK, RUNS_ON, TITLE, joined, no_rule, sentences, whole_item
 from .tables import table_rules
 
 LONGEST_ANSWER = 800
@@ -61,7 +61,8 @@ class Document:
                 block.go_on(after.text, after.line_at(0))
                 blocks[end], at = block, end
                 continue
-            if block.kind in ("heading", "text") and block.text.endswith("?"):
+            asks = block.kind in ("heading", "text") or after.kind == "text"
+            if asks and block.text.endswith("?"):
                 end = self._answer(block, blocks[end:]) + end
             if block.kind == "heading":
                 self.headings = [heading for heading in self.headings if heading[0] < block.depth]
@@ -249,7 +250,10 @@ def _is_heading(block: Block, after: Block) -> bool:
         words = text.split()  # "Seasons and limits", "Leave policy 2026"
         verb = has_verb(text if len(words) > 4 else " ".join(words[1:-1]))
         return block.kind == "text" and (text.endswith(":") or not (verb or is_whole(text)))
-    if SECTION.match(text) and is_title(text):
+    asks = ASKED.match(text) and len(text.split()) < 8 and after.kind in ("text", "item")
+    if (SECTION.match(text) and is_title(text)) or (
+        asks and text[-1].isalpha() and not split_rule(text).sure
+    ):
         return True
     ends = text.endswith((":", "-", "—", ",")) or is_whole(text.removesuffix("etc.")) or RUNS_ON.search(text)
     if ends or has_verb(text) or leading(text):

@@ -12,7 +12,7 @@ from ..bank.sources import LONGEST
 from .blocks import Block, is_whole, unnumbered
 
 _RE = patterns("sentences")
-REFERS_BACK, IMPRINT = _RE.refers_back, _RE.imprint
+REFERS_BACK, IMPRINT, ASKED = _RE.refers_back, _RE.imprint, _RE.asked
 TITLE = "a title of its paragraph"
 
 
