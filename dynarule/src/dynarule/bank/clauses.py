@@ -181,9 +181,8 @@ def _subject(text: str) -> tuple[str, str] | None:
     if len(found) != 1 or not found[0]:
         return None
     at = words[found[0]][0]
-    if re.search("[:;] ", text[:at]) or (
-        words[found[0]][1] not in lex.MODALS and re.search(r"\bsuch as\b[^,]*$|, then\b", text[:at])
-    ):
+    ends = "[:;] " if words[found[0]][1] in lex.MODALS else r"[:;] |\bsuch as\b[^,]*$|, then\b"
+    if re.search(ends, text[:at]):
         return None  # "such as health records", "Bake it, then cool it until the crust is hard"
     return text[:at], text[at:]
 

@@ -126,11 +126,9 @@ class Document:
     def _without_stories(self) -> list[DocumentRule]:
         """Return the rules without what tells what happened, in most of a text or all of a section."""
         # what a list is led in by, "what we agreed:", is no story of its items
-        texts = {id(rule): rule.text.rpartition(": ")[2] for rule in self.prose}
-        said = {name: is_told(text) and not _RE.decided.search(text) for name, text in texts.items()}
+        said = {id(rule): is_told(rule.text.rpartition(": ")[2]) for rule in self.prose}
         minutes = any(_RE.minutes.match(title) for rule in self.prose for title in rule.context[:1])
-        story = minutes or sum(said[id(r)] or -has_verb(r.text) for r in self.prose) > 0
-        gone = set[int]()
+        story, gone = minutes or sum(said[id(r)] or -has_verb(r.text) for r in self.prose) > 0, set()
         for _, section in groupby(self.prose, lambda rule: rule.context):
             part = [(rule, said[id(rule)]) for rule in section]
             history = len(part) > 1 and all(told for _, told in part)

@@ -114,14 +114,13 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     loose = not leads and has_verb(stem)  # "Harvest the cells", and how: a rule, too
     for item, nested in groups:
         bare = _bare(item.text)
+        says = has_verb(bare) or (
+            ": " in bare and has_verb(stem)
+        )  # "... changes in May:", "Hotels: 140 EUR."
         alone = (
             not stem
             or (_RE.announces.match(stem) and (has_verb(bare) or _RE.says.search(bare)))
-            or (
-                (has_verb(bare) or (": " in bare and has_verb(stem)))
-                and bare[:1].isupper()
-                and (is_whole(item.text) or _RE.following.search(stem))
-            )
+            or (says and bare[:1].isupper() and (is_whole(item.text) or _RE.following.search(stem)))
         )
         loose = loose and alone
         if alone and not (RUNS_ON.search(stem) or _RE.condition.match(stem)):

@@ -197,9 +197,8 @@ def _one_header(rows: list[Row]) -> list[Row]:
         return rows
     (line, upper), (_, lower) = rows[:2]
     spread = [*upper]
-    units = [cell for cell in lower if cell]
-    if len(lower) == len(upper) and units and LISTS["units"].issuperset(map(str.lower, units)):
-        names = [f"{a} ({b})" if at and b else a for at, (a, b) in enumerate(zip(upper, lower, strict=True))]
+    if any(lower) and LISTS["units"].issuperset(cell.lower() for cell in lower if cell):
+        names = [f"{a} ({b})" if at and b else a for at, (a, b) in enumerate(zip(upper, lower, strict=False))]
         return [(line, names), *rows[2:]]
     for at in range(1, len(spread)):
         gap = at < len(lower) and lower[at] and not (lower[0] and upper[0])
