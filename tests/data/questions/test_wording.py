@@ -82,7 +82,7 @@ def test_texts_typed_by_hand():
 def test_answers_have_the_names_that_the_steps_use():
     steps = [
         {
-            "nl": "The frog enters the cat's lea, so the frog is at its wits' end to the core.",
+            "nl": "The frog enters the cat's lea, so the frog is at its wits' end deep down.",
             "fol": "Meadow(x)",
         },
         {
@@ -95,7 +95,7 @@ def test_answers_have_the_names_that_the_steps_use():
     assert training_text(row).endswith(worded)
     del steps[1]
     assert training_text(row).endswith(
-        r"\boxed{lea, subway tunnel, at its wits' end to the core, 12, muddy fen}"
+        r"\boxed{lea, subway tunnel, at its wits' end deep down, 12, muddy fen}"
     )
     assert training_text(row, "fol").endswith(
         r"\boxed{meadow, subway tunnel, deeply desperate, 12, muddy fen}"

@@ -54,7 +54,7 @@ class Names:
         return " ".join(word for word, _ in self._two("entity", entity, form))
 
     def mood(self, state: int, form: int = 0) -> str:
-        """``"deeply hungry"``, or ``"famished to the core"``."""
+        """``"deeply hungry"``, or ``"famished deep down"``."""
         (adverb, _), (adjective, _) = self._two("state", state, form)
         return adverb.replace("~", adjective) if "~" in adverb else f"{adverb} {adjective}"
 
