@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from ruleworld_data.io import build, build_stats
 from ruleworld_data.scoring.answers import same_answer
 from ruleworld_data.spec import Dials, subtasks_of
 from ruleworld_data.text import parse_rule
 from ruleworld_data.verify import parse_rule_table
+from ruleworld_data.verify.mentions import question_problems
 from ruleworld_data.world import load_vocabulary, with_object
 from ruleworld_data.world.forms import FORMS
 from ruleworld_data.world.names import all_names
@@ -107,6 +107,12 @@ def test_an_answer_may_be_in_any_words(answer, gold, same):
     assert same_answer(answer, gold) is same
 
 
+def test_verify_finds_names_with_an_apostrophe():
+    asked = [("Tiny_cat(x) & Magically_desperate(x)", "Has(x, Strong_horn, ?)")]
+    text = "A tiny cat is magically at its wits' end. How many strong horns does it have?"
+    assert question_problems(text, asked) == [] != question_problems(text.replace("wits", "wit"), asked)
+
+
 def test_stats_tell_how_many_gold_rules_share_a_word(built, tmp_path):
     """At 1 some do by chance: "mountain" is a word of two names."""
     build(tmp_path, "tiny", dials=Dials(words=1.0))
@@ -141,4 +147,4 @@ def test_other_english_is_refused(text):
 
 def test_a_table_without_fol_is_refused():
     with pytest.raises(ValueError, match="id and fol"):
-        parse_rule_table(pa.table({"id": pa.array([1], pa.int32()), "nl": ["If"]}))
+        parse_rule_table(rule_table("train", "tiny").select(["id", "nl"]))
