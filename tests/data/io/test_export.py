@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 import yaml
-from ruleworld_data.io import build_stats, export
-from ruleworld_data.spec import CONFIGS
+from ruleworld_data.io import build, build_stats, export
+from ruleworld_data.spec import SUBTASKS, Dials
 
 from ..cases import question_table, rule_table
 
@@ -26,7 +26,7 @@ print(load_dataset({str(exported)!r}, "rules", split="heldout")[0]["nl"])
 """,
         RULEWORLD_NO_HOOK="1",
     )
-    assert str(sorted(CONFIGS)) in out and str(ROWS) in out
+    assert str(sorted((*SUBTASKS, "rules"))) in out and str(ROWS) in out
     assert question_table("multi_hop_3", "test", "tiny")["question"][0].as_py() in out
     assert rule_table("heldout", "tiny")["nl"][0].as_py() in out
 
@@ -35,7 +35,7 @@ def test_the_card_tells_every_configuration_split_and_size(exported):
     text = (exported / "README.md").read_text(encoding="utf-8")
     card = yaml.safe_load(text.split("---\n")[1])
     assert card["license"] == "apache-2.0" and card["size_categories"] == ["1K<n<10K"]
-    assert {c["config_name"] for c in card["configs"]} == set(CONFIGS)
+    assert {c["config_name"] for c in card["configs"]} == {*SUBTASKS, "rules"}
     for config in card["configs"]:
         splits = ROWS if config["config_name"] != "rules" else ("train", "heldout")
         assert [file["split"] for file in config["data_files"]] == list(splits)
@@ -43,6 +43,12 @@ def test_the_card_tells_every_configuration_split_and_size(exported):
     row = question_table("multi_hop_3", "test", "tiny").slice(0, 1).to_pylist()[0]
     assert row["question"] in text and row["steps"][-1]["nl"] in text
     assert not re.search(r"\{[a-z_]+\}", text.split("---\n", 2)[2].replace("\\boxed{12}", ""))
+
+
+def test_a_world_without_chains_of_three_is_exported(tmp_path):
+    build(tmp_path / "build", "tiny", dials=Dials(hops=1, parts=1))
+    export(tmp_path / "build", tmp_path / "out")
+    assert 'load_dataset("OWNER/NAME", "single_rule"' in (tmp_path / "out/README.md").read_text()
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(built, exported, tmp_path):
