@@ -83,14 +83,8 @@ def _spec(scale: str, split: str, seed: int, version: str, dials: str, config: s
     """Read the options that name a split of a world; without a version, `VERSION`."""
     from . import spec
 
-    spec.check_name("configuration", config, (*spec.ALL_SUBTASKS, "rules"))
-    return spec.WorldSpec(
-        scale,
-        split,
-        seed,
-        spec.data_version(version or spec.VERSION),
-        spec.Dials.parse(dials).reaching(config),
-    )
+    data, turned = spec.data_version(version or spec.VERSION), spec.Dials.parse(dials).reaching(config)
+    return spec.WorldSpec(scale, split, seed, data, turned)
 
 
 @app.command()

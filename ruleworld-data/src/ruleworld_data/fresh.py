@@ -20,7 +20,7 @@ from .spec import (
     check_count,
     check_name,
     check_seed,
-    subtasks_of,
+    check_subtask,
 )
 from .text.render import block_table
 from .world import Stream, build_world
@@ -76,7 +76,7 @@ def fresh_world(
     check_seed(seed)
     check_name("version", version, VERSIONS)
     for subtask in questions:
-        check_name("sub-task", subtask, subtasks_of(dials))
+        check_subtask("sub-task", subtask, dials)
     for name, value in {"number": number, **questions}.items():
         check_count(name, value)
     world_seed = int(Stream("fresh", seed, number).words(1)[0] >> np.uint64(1))

@@ -21,8 +21,7 @@ from .spec import (
     SCALES,
     UNKNOWN,
     WorldSpec,
-    check_name,
-    subtasks_of,
+    check_subtask,
 )
 from .text.render import block_table
 from .world import Stream, World, build_world
@@ -54,7 +53,7 @@ def _whole_world(spec: WorldSpec) -> World:
     if spec.version == "1.1":
         return world
     if not heldout:
-        return replace(world, reserves=True)
+        return replace(world, reserves=scale.reserved)
     blocks = {name: replace(block, ids=block.ids + HELDOUT_IDS) for name, block in world.blocks.items()}
     return replace(world, blocks=blocks)
 
@@ -123,7 +122,7 @@ def table(
         For an unknown name, or a range outside the split.
     """
     if config != "rules":
-        check_name("sub-task", config, subtasks_of(spec.dials))
+        check_subtask("sub-task", config, spec.dials)
         spec = spec.drawn
     rows = spec.num_rows(config)
     stop = rows if stop is None else stop
@@ -131,12 +130,18 @@ def table(
         raise ValueError(f"rows [{start}, {stop}) are not in a table of {rows} rows")
     if config == "rules":
         return _rules(spec, start, stop, encoded)
-    if spec.split == "mini":
-        made = _mini(spec, config).slice(start, stop - start)
-    elif config.startswith("multi_rule"):
-        made = _parallel(spec, config, start, stop)
-    else:
-        made = _chains(spec, config).slice(start, stop - start)
+    try:
+        if spec.split == "mini":
+            made = _mini(spec, config).slice(start, stop - start)
+        elif config.startswith("multi_rule"):
+            made = _parallel(spec, config, start, stop)
+        else:
+            made = _chains(spec, config).slice(start, stop - start)
+    except ValueError as error:
+        raise ValueError(
+            f"split {spec.split} of {config} does not fit the world of scale {spec.scale}, seed {spec.seed} and dials "
+            f"{spec.dials or 'none'}: {error}; ask for scale paper or another seed, or turn a dial back"
+        ) from None
     return made if encoded else decode(made, QUESTION_SCHEMA)
 
 

@@ -123,7 +123,7 @@ def test_dials_are_options(tmp_path):
     ("name", "options", "message"),
     [
         ("multihop_3", {}, r"unknown configuration 'multihop_3'; did you mean 'multi_hop_3'.*rules"),
-        ("multi_hop_6", {"hops": 5}, r"unknown configuration 'multi_hop_6'; did you mean 'multi_hop_5'"),
+        ("multi_hop_6", {"hops": 5}, "multi_hop_6 needs hops=6 or more, got hops=5"),
         ("multi_hop_3", {"crowd": 64}, r"crowd must be from \d+ to \d+ in a world of 16 actions"),
         ("rules", {"hop": 6}, "unknown option 'hop'; did you mean 'hops'"),
         (None, {}, r"name one, as in load_dataset\('ruleworld', 'multi_hop_3'\)"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from ..questions.skeletons import shares_of
@@ -20,9 +21,9 @@ from ..spec import (
     check_name,
     check_seed,
     check_share,
+    check_subtask,
     data_version,
     read_fields,
-    subtasks_of,
 )
 
 __all__ = ["ACCESS", "EnvConfig", "RewardWeights", "read_config"]
@@ -121,11 +122,9 @@ class EnvConfig:
         if not isinstance(self.subtasks, str | list | tuple):
             raise ValueError(f"subtasks must be names in an order, as in a list, got {self.subtasks!r:.80}")
         names = (self.subtasks,) if isinstance(self.subtasks, str) else tuple(self.subtasks)
-        dials = Dials.parse(self.dials)
+        dials = reduce(Dials.reaching, names, Dials.parse(self.dials))
         for name in names:
-            dials = dials.reaching(name)
-        for name in names:
-            check_name("sub-task", name, subtasks_of(dials))
+            check_subtask("sub-task", name, dials)
         if not names or len(set(names)) < len(names):
             raise ValueError(f"subtasks must name one sub-task or more, each once, got {names!r}")
         object.__setattr__(self, "subtasks", names)

@@ -15,10 +15,10 @@ import pyarrow as pa
 from ruleworld_data.io.schema import QUESTION_SCHEMA, rule_schema
 from ruleworld_data.spec import (
     ALL_SUBTASKS,
-    CONFIGS,
     FORMS,
     PAPER_POINT,
     RULE_SPLITS,
+    SUBTASKS,
     VERSION,
     Dials,
     WorldSpec,
@@ -109,7 +109,7 @@ class RuleWorldConfig(datasets.BuilderConfig):
 
 
 _OPTIONS = ("version", "scale", "seed", "form", *(item.name for item in fields(Dials)))
-_NAMES = (*CONFIGS, *(name for name in ALL_SUBTASKS if name not in CONFIGS))
+_NAMES = tuple(dict.fromkeys((*SUBTASKS, "rules", *ALL_SUBTASKS)))
 
 
 class RuleWorld(datasets.ArrowBasedBuilder):

@@ -64,7 +64,7 @@ def compare_table(origin: Origin, count: int) -> pa.Table:
         while made < wanted:
             chosen = next(sets, None)
             if chosen is None:
-                raise ValueError(f"{count} different {origin.subtask} questions wanted; use a larger world")
+                raise ValueError(f"{count} different {origin.subtask} questions wanted, not {made}")
             best = max(chosen, key=lambda part: part.final)
             if operation == "Most":
                 overturned = best.initial < max(part.initial for part in chosen)

@@ -338,8 +338,7 @@ def draw_units(
 def _allocate(count: int, shares: dict[Skeleton, float], limit: dict[Skeleton, int]) -> dict[Skeleton, int]:
     """Split ``count`` by shares, passing on what a skeleton cannot take; whole numbers that add up."""
     if sum(limit.values()) < count:
-        have = ", ".join(f"{skeleton.name}: {limit[skeleton]}" for skeleton in shares)
-        raise ValueError(f"{count} questions wanted, but this world has only {have}; use a larger world")
+        raise ValueError(f"{count} questions wanted, but this world has only {sum(limit.values())}")
     quota = dict.fromkeys(shares, 0)
     left = count
     while left:

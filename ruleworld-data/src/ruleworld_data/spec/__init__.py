@@ -15,10 +15,10 @@ if TYPE_CHECKING:  # what type checkers and editors see
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
-    dials="ALL_SUBTASKS PAPER_POINT Dials subtasks_of",
+    dials="ALL_SUBTASKS PAPER_POINT Dials check_subtask subtasks_of",
     names=(
-        "CHAINS CONFIGS EXTRA_TYPES FORMS HEADLINE_SPLITS HELDOUT_IDS MINI_FOLDS MINI_FOLD_SIZE OPERATORS "
-        "QUESTION_SPLITS RESERVED ROLES RULE_SPLITS RULE_TYPES SUBTASKS UNKNOWN VERSION VERSIONS "
+        "CHAINS EXTRA_TYPES FORMS HEADLINE_SPLITS HELDOUT_IDS MINI_FOLDS MINI_FOLD_SIZE OPERATORS "
+        "QUESTION_SPLITS ROLES RULE_SPLITS RULE_TYPES SUBTASKS UNKNOWN VERSION VERSIONS "
         "check_count check_name check_seed check_share data_version read_fields size_of splits_of"
     ),
     sizes="SCALES Scale WorldSizes",

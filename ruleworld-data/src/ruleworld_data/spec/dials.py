@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from .names import CONFIGS, SUBTASKS, check_count, check_name, check_share
+from .names import check_count, check_name, check_share
 
 
 @dataclass(frozen=True)
@@ -111,18 +111,12 @@ class Dials:
         >>> str(Dials(crowd=16).reaching("multi_hop_6"))
         'hops=6,crowd=16'
         """
-        if config in CONFIGS or config not in ALL_SUBTASKS:
-            return self
-        kind, _, size = config.rpartition("_")
-        needed: dict[str, dict[str, Any]] = {
-            "multi_hop": {"hops": int(size)},
-            "multi_rule": {"parts": -(-int(size) // 2)},
-            "compare": {"compare": True, "parts": max(int(size), PAPER_POINT.parts)},
-            "exceptions": {"exceptions": 2, "hops": max(int(size), PAPER_POINT.hops)},
-            "unknown": {"unknown": True, "hops": max(int(size), PAPER_POINT.hops)},
+        needed = {
+            name: 2 if name == "exceptions" else max(least, getattr(PAPER_POINT, name))
+            for name, least in _NEEDED.get(config, {}).items()
+            if getattr(self, name) == getattr(PAPER_POINT, name)
         }
-        turned = needed[kind].items()
-        return replace(self, **{k: v for k, v in turned if getattr(self, k) == getattr(PAPER_POINT, k)})
+        return replace(self, **needed)
 
     def __str__(self) -> str:
         return ",".join(f"{name}={json.dumps(value)}" for name, value in self.to_dict().items())
@@ -147,19 +141,33 @@ class Dials:
 
 
 PAPER_POINT = Dials()
+_NEEDED: dict[str, dict[str, int]] = {
+    "single_rule": {},
+    **{f"multi_rule_{n}": {"parts": max(2, -(-n // 2))} for n in range(2, 17)},
+    **{f"multi_hop_{n}": {"hops": n} for n in range(2, 9)},
+    **{f"compare_{n}": {"compare": True, "parts": n} for n in range(2, 9)},
+    **{f"exceptions_{n}": {"exceptions": 1, "hops": n} for n in range(1, 9)},
+    **{f"unknown_{n}": {"unknown": True, "hops": n} for n in range(1, 9)},
+}
+"""The least that dials must be for each sub-task."""
+ALL_SUBTASKS = tuple(_NEEDED)
+"""The paper's sub-tasks, and those that only dials bring."""
 
 
 def subtasks_of(dials: Dials) -> tuple[str, ...]:
     """Return the sub-tasks of a world with these dials: `SUBTASKS` at the paper's point."""
-    most = 2 * dials.parts if dials.parts > 1 else 0
-    widths = (f"multi_rule_{width}" for width in range(2, most + 1))
-    chains = (f"multi_hop_{hops}" for hops in range(2, dials.hops + 1))
-    compared = (f"compare_{parts}" for parts in range(2, dials.parts + 1) if dials.compare)
-    excepted = (f"exceptions_{hops}" for hops in range(1, dials.hops + 1) if dials.exceptions)
-    gaps = (f"unknown_{hops}" for hops in range(1, dials.hops + 1) if dials.unknown)
-    return ("single_rule", *widths, *chains, *compared, *excepted, *gaps)
+    return tuple(name for name in ALL_SUBTASKS if not _lacking(name, dials))
 
 
-_FURTHEST = (Dials(hops=8, parts=8, compare=True, exceptions=2), Dials(hops=8, unknown=True))
-ALL_SUBTASKS = tuple(dict.fromkeys((*SUBTASKS, *subtasks_of(_FURTHEST[0]), *subtasks_of(_FURTHEST[1]))))
-"""The paper's sub-tasks, and those that only dials bring."""
+def check_subtask(kind: str, config: object, dials: Dials, *others: str) -> None:
+    """Check that dials have a sub-task, or that it is one of others; else a ValueError names the dial to turn."""
+    for name, least in _lacking(config, dials).items() if config in ALL_SUBTASKS else ():
+        more = "" if least is True else " or more"
+        seen = json.dumps(getattr(dials, name))
+        raise ValueError(f"{config} needs {name}={json.dumps(least)}{more}, got {name}={seen}")
+    check_name(kind, config, (*ALL_SUBTASKS, *others))
+
+
+def _lacking(subtask: object, dials: Dials) -> dict[str, int]:
+    """Return the dials that are less than a sub-task needs, and what it needs."""
+    return {name: least for name, least in _NEEDED[str(subtask)].items() if getattr(dials, name) < least}

@@ -29,14 +29,11 @@ SUBTASKS = (
 )
 CHAINS = ("multi_hop", "exceptions", "unknown")
 """How sub-tasks of chains begin: one question, of as many steps as the name says."""
-CONFIGS = (*SUBTASKS, "rules")
 OPERATORS = ("minus", "plus")
 ROLES = ("actor", "target")
 FORMS = ("nl", "fol")
 """How rules and steps are written."""
 QUESTION_SPLITS = ("train", "validation", "test", "mini", "heldout", "unseen")
-RESERVED = 8
-"""From data 1.2 on one in so many of the rules that give counts is kept for ``unseen``."""
 HELDOUT_IDS = 10_000_000
 """From data 1.2 on ids of held-out rules begin here, where no world of the seed has any."""
 HEADLINE_SPLITS = ("unseen", "heldout", "test")

@@ -239,6 +239,8 @@ class Scale:
         default_factory=lambda: {"validation": 500, "test": 500, "mini": 50, "heldout": 500, "unseen": 500}
     )
     unit_pool: int = 8_192  # most sub-questions of each width that a block of parallel questions combines
+    # From data 1.2 on one in so many of the rules that give counts is kept for ``unseen``.
+    reserved: int = 8
 
     def rule_count(self) -> int:
         """Return the number of rules of the scale."""
@@ -300,6 +302,7 @@ SCALES: dict[str, Scale] = {
         train=dict.fromkeys(SUBTASKS, 100),
         evaluation={"validation": 20, "test": 50, "mini": 50, "heldout": 20, "unseen": 20},
         unit_pool=300,
+        reserved=4,
     ),
     "paper": Scale(
         sizes=WorldSizes(),

@@ -6,13 +6,12 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from .dials import PAPER_POINT, Dials, subtasks_of
+from .dials import PAPER_POINT, Dials, check_subtask
 from .names import (
     CHAINS,
     MINI_FOLD_SIZE,
     MINI_FOLDS,
     QUESTION_SPLITS,
-    RESERVED,
     RULE_SPLITS,
     SUBTASKS,
     VERSION,
@@ -93,7 +92,7 @@ class WorldSpec:
 
     def num_rows(self, config: str) -> int:
         """Return the number of rows of one configuration, a sub-task or ``"rules"``."""
-        check_name("configuration", config, (*subtasks_of(self.dials), "rules"))
+        check_subtask("configuration", config, self.dials, "rules")
         if config == "rules":
             check_name("split of rules", self.split, RULE_SPLITS)
             return self.drawn.sized.rule_count()
@@ -102,17 +101,17 @@ class WorldSpec:
         short = config in ("multi_hop_2", "unknown_1", "unknown_2")
         if self.dials.structure == PAPER_POINT or not config.startswith(CHAINS) or short:
             return rows
-        unseen, size = self.split == "unseen", size_of(config)
+        unseen, size, kept = self.split == "unseen", size_of(config), scale.reserved
         part, least = 0.5 if train or unseen else 0.25, MINI_FOLDS * MINI_FOLD_SIZE
         if self.version != "1.1" and self.split in ("train", "validation"):
-            part *= (1 - 1 / RESERVED) ** size  # no rule of a chain is reserved
+            part *= (1 - 1 / kept) ** size  # no rule of a chain is reserved
         # Of unseen the last rule is reserved, and who has what at first.
         if config.startswith("exceptions"):
-            room = scale.exception_room(part / RESERVED if unseen else part)
+            room = scale.exception_room(part / kept if unseen else part)
             if size > 2:  # an act begins the chain, whoever does it
                 room *= scale.sizes.entities
-            room, least = (room // RESERVED, 5) if unseen else (room, least)
+            room, least = (room // kept, 5) if unseen else (room, least)
         else:
             # A thin crowd has few chains. Three hops have four paths through a state that is led to.
-            room = scale.chain_room(part / RESERVED**2 if unseen else part) * (4 if size == 3 else 1)
+            room = scale.chain_room(part / kept**2 if unseen else part) * (4 if size == 3 else 1)
         return min(rows, max(least, room // 10 * 10))

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..spec import PAPER_POINT, RESERVED, Dials
+from ..spec import PAPER_POINT, Dials
 from .forms import FRAMES, HERE, SHAPES, THERE, draw_forms
 from .names import Names
 from .streams import Ints, keyed_integers
@@ -96,7 +96,7 @@ class World:
     # Attributes that thresholds can change, in the whole world also where this is a part of it: of a creature of a kind
     # they are asked along such a path only.
     threshold_driven: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
-    reserves: bool = False  # whether some rules are kept for the split `unseen`, from data 1.2 on
+    reserves: int = 0  # one in so many of the rules that give counts is kept for the split `unseen`; 0: none
     # The rules of the same terms that are left out of this world; questions without an answer need one of them.
     left_out: World | None = field(default=None, repr=False)
 
@@ -125,10 +125,10 @@ class World:
         return {name if name in FRAMES else f"{name}_form": drawn for name, drawn in forms.items()}
 
     def reserved(self, block: RuleBlock) -> NDArray[np.bool_]:
-        """Return which rules are kept for the split ``unseen``: one in `RESERVED` of those that count, by a hash."""
+        """Return which rules are kept for the split ``unseen``: one in `reserves` of those that count, by a hash."""
         if not self.reserves or not block.type.endswith("2attr"):
             return np.zeros(len(block), dtype=np.bool_)
-        return keyed_integers(("unseen", self.seed), RESERVED, block.ids) == 0
+        return keyed_integers(("unseen", self.seed), self.reserves, block.ids) == 0
 
     def restrict(self) -> World:
         """Return the same world with only the rules of its subset; their ids do not change."""
