@@ -111,7 +111,7 @@ class Dials:
         >>> str(Dials(crowd=16).reaching("multi_hop_6"))
         'hops=6,crowd=16'
         """
-        needed = {
+        needed: dict[str, Any] = {
             name: 2 if name == "exceptions" else max(least, getattr(PAPER_POINT, name))
             for name, least in _NEEDED.get(config, {}).items()
             if getattr(self, name) == getattr(PAPER_POINT, name)
