@@ -80,7 +80,6 @@ def test_two_hundred_settings_verify(tmp_path, small):
             found[setting] = failed
         shutil.rmtree(folder)
         tried.update(f"{name}={value}" for name, value in setting.dials.to_dict().items())
-        print(number, setting.seed, setting.dials.to_dict(), failed or "verified", flush=True)
     assert not found
     assert len(tried) == 35 and min(tried.values()) >= 5  # every value of every dial
 

@@ -88,8 +88,7 @@ def _front_matter(manifest: dict[str, Any]) -> str:
 def card_text(folder: Path, manifest: dict[str, Any]) -> str:
     """Return the body of the card."""
     spec, stats = replace(world_spec(manifest), split="test"), build_stats(folder)
-    example = "multi_hop_3" if spec.dials.hops > 2 else "single_rule"
-    row = rows_with_rules(example, spec, 0, 1)[0]
+    row = rows_with_rules("multi_hop_3" if spec.dials.hops > 2 else "single_rule", spec, 0, 1)[0]
     leaks = leak_report(folder)
     rules, questions = (int(table["train"].iloc[-1]) for table in (stats.rules, stats.questions))
     template = resources.files(__package__).joinpath("card.md").read_text(encoding="utf-8")
@@ -101,7 +100,7 @@ def card_text(folder: Path, manifest: dict[str, Any]) -> str:
         unknown=_UNKNOWN if spec.dials.unknown else "",
         dials=f", dials {spec.dials}" if str(spec.dials) else "",
         n_subtasks=len(subtasks_of(spec.dials)),
-        example=example,
+        example=row["subtask"],
         n_parts=spec.dials.parts,
         n_rules=f"{rules:,}",
         n_train=f"{questions:,}",

@@ -113,7 +113,7 @@ class Dials:
         """
         needed: dict[str, Any] = {
             name: 2 if name == "exceptions" else max(least, getattr(PAPER_POINT, name))
-            for name, least in _NEEDED.get(config, {}).items()
+            for name, least in (_NEEDED[config] if config in ALL_SUBTASKS else {}).items()
             if getattr(self, name) == getattr(PAPER_POINT, name)
         }
         return replace(self, **needed)

@@ -239,8 +239,7 @@ class Scale:
         default_factory=lambda: {"validation": 500, "test": 500, "mini": 50, "heldout": 500, "unseen": 500}
     )
     unit_pool: int = 8_192  # most sub-questions of each width that a block of parallel questions combines
-    # From data 1.2 on one in so many of the rules that give counts is kept for ``unseen``.
-    reserved: int = 8
+    reserved: int = 8  # one in so many of the rules that give counts is kept for ``unseen``, from data 1.2 on
 
     def rule_count(self) -> int:
         """Return the number of rules of the scale."""

@@ -39,8 +39,7 @@ def unmentioned(text: str, facts: Iterable[Fact]) -> str:
 
 def plain_words(text: str) -> str:
     """Lower-case words with single signs between them, "s' " too, turned to spaces, a space at both ends."""
-    words = text.lower().replace("' ", " ").translate(_TO_WORDS)
-    return f" {words} "
+    return " " + text.lower().replace("' ", " ").translate(_TO_WORDS) + " "
 
 
 def _missing(words: str, things: list[Thing]) -> str:
