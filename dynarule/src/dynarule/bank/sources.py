@@ -17,6 +17,8 @@ LONGEST = 8_000
 _TEXT_COLUMNS = ("nl", "rule", "text")
 HALF_PAIR = re.compile("[\ud800-\udfff]")
 """What no UTF-8 can hold, and so no tokenizer reads: JSON and a terminal without UTF-8 can give it."""
+_IGNORED = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Characters that Python calls printable, and of which nothing is seen."""
 _FORMATS = {"%PDF-": "a PDF", "PK\x03\x04": "a ZIP or an office document", "PAR1": "parquet", "{\\rtf": "RTF"}
 """What files begin with that are called ``.txt`` and have no text."""
 _NO_TEXT = {".json", ".jsonl", ".yaml", ".yml", ".xml", ".html", ".xls", ".xlsx", ".doc", ".docx", ".pdf"}
@@ -57,7 +59,7 @@ def listed(what: str, values: Iterable[Any]) -> list[Any]:
 
 def is_blank(text: str) -> bool:
     """Whether nothing of a text is seen: blanks, and characters of no width."""
-    return not any(c.isprintable() and not c.isspace() for c in text)
+    return not same_form(text)
 
 
 def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
@@ -78,20 +80,23 @@ def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
                 f"rule {name!r} has {len(text):,} characters; a rule is one sentence or paragraph, {LONGEST:,} bytes "
                 "at most: split it"
             )
-        form = same_form(text)
-        if same_form(name) in seen:
+        form, named = same_form(text), same_form(name)
+        if named in seen:
             raise ValueError(f"rule id {name!r} comes twice; ids tell rules apart in traces")
         if form in first:
             raise ValueError(
                 f"rules {first[form]!r} and {name!r} are the same text, {text!r}; keep one of them"
             )
         first[form] = name
-        seen.add(same_form(name))
+        seen.add(named)
 
 
 def same_form(text: str) -> str:
-    """Return what texts share that are the same to a reader, an accent in a character or behind it: Unicode's NFC."""
-    return text if text.isascii() else normalize("NFC", text)
+    """Return what texts share that are the same to a reader: Unicode's NFC, without what is not seen, of blanks one."""
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
+    seen = (sign for sign in _IGNORED.sub("", text) if sign.isprintable() or sign.isspace())
+    return " ".join(normalize("NFC", "".join(seen)).split())
 
 
 def make_rules(
