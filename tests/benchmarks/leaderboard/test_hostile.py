@@ -3,10 +3,14 @@
 import json
 import os
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from confusable_homoglyphs.confusables import confusables_data
+from pydantic import TypeAdapter
 from rwbench.leaderboard import files, records
+from rwbench.leaderboard.entry import Name, skeleton
 from rwbench.leaderboard.files import ENTRY, SAMPLES, Refused, packed
 from rwbench.leaderboard.submissions import check_all, read_folder
 from rwbench.methods import Method
@@ -142,7 +146,7 @@ IN_ENTRY = {
 IN_ENTRY |= {name: (word(key, value), told) for name, key, value, told in TEXTS["word"]}
 IN_ENTRY |= {name: (spec(**changes), told) for name, changes, told in TEXTS["spec"]}
 UNSEEN = (
-    "ВМ25,ꓐꓟ2Ƽ,n\u0251if,na\u0131f,\u3164,\u2800A,A\ufe0fB,A\u200bB,\xad,\x1b[2J,\u202e52MB,B\u0334\u0337"
+    "ВМ25,ꓐꓟ2Ƽ,n\u0251if,na\u0131f,\u3164,\u2800A,A\ufe0fB,A\u200bB,\xad,\x1b[2J,\u202e52MB,B\u0334\u0337,a\u017fb"
 )
 for unseen in UNSEEN.split(","):
     IN_ENTRY[f"a name of {unseen!a}"] = (word("name", unseen), "must be in Latin letters")
@@ -183,6 +187,22 @@ def test_it_is_refused_and_nothing_is_written(name, entry, submissions, tmp_path
     assert any(problem.startswith(reason) for problem in problems), str(refused)
     assert all("; " in problem and problem.isascii() and len(problem) < 1_200 for problem in problems)
     assert state(tmp_path) == before
+
+
+def test_names_that_uts_39_calls_confusable_are_one():
+    """Of all that a name may hold; `confusable_homoglyphs` has Unicode's table."""
+    allowed = set()
+    for sign in confusables_data:
+        with suppress(ValueError):
+            allowed.add(TypeAdapter(Name).validate_python(f"a{sign}b")[1:-1])
+    alike = {
+        tuple(sorted((sign, other["c"])))
+        for sign in allowed
+        for other in confusables_data.get(sign, ())
+        if allowed >= {*other["c"]}
+    }
+    assert {("1", "l"), ("I", "l"), ("l", "|"), ("0", "O"), ("m", "rn")} <= alike
+    assert not [pair for pair in alike if len({*map(skeleton, pair)}) > 1]
 
 
 def test_another_s_answers_to_smaller_pools_are_refused(entry, hand_in, runs, tmp_path):

@@ -28,8 +28,8 @@ def _plain(text: str, longest: int) -> str:
 
 def _name(text: str) -> str:
     """Refuse letters that look like others, and signs that nobody sees: only Latin letters and ASCII are left."""
-    # not so of "\u0251", which reads as "a"
-    bases = [unicodedata.normalize("NFKD", sign)[0] for sign in text]
+    # not so of "\u0251", which reads as "a", and of "\u017f", which reads as "f"
+    bases = [unicodedata.normalize("NFD", sign)[0] for sign in text]
     latin = [sign.isascii() or unicodedata.name(sign, "").startswith("LATIN ") for sign in text]
     if not all(latin) or not all(" " <= base <= "~" for base in bases):
         raise ValueError("must be in Latin letters A to Z, accents allowed, digits and ASCII punctuation")
@@ -53,8 +53,11 @@ def _spec(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def skeleton(name: str) -> str:
-    """Return what is left of a name read in passing: no case, accents, blanks, punctuation; I, 1 and l are one, too."""
-    plain = "".join(filter(str.isalnum, unicodedata.normalize("NFKD", name).casefold()))
+    """Return what is left of a name read in passing: no case, accents, blanks, punctuation; I, 1, | and l are one, too.
+
+    So two names that UTS 39 calls confusable are one: of the signs that `_name` lets in it knows no other pairs.
+    """
+    plain = "".join(filter(str.isalnum, unicodedata.normalize("NFD", name).casefold().replace("|", "l")))
     return plain.translate(str.maketrans("i10", "llo")).replace("rn", "m").replace("vv", "w")
 
 
