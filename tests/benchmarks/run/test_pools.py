@@ -74,3 +74,12 @@ def test_pools_too_small_and_unknown_rules_are_named(workspace, split):
         list(build_pools(make(100, "fold"), split, workspace.rules("mini")))
     with pytest.raises(ValueError, match="999999"):
         workspace.rules("mini").texts(np.array([999999], dtype=np.int32), "nl")
+
+
+def test_a_method_cannot_change_the_pools_that_all_share(workspace, split):
+    """A retriever that sorted its rules in place would answer, and let others answer, for rules that it did not find."""
+    pool = next(build_pools(make(1000, "fold"), split, workspace.rules("mini")))
+    for ids in (pool.ids, pool.rules.ids):
+        with pytest.raises(ValueError, match="read-only"):
+            ids.sort()
+    assert isinstance(pool.texts, tuple)

@@ -88,8 +88,10 @@ class RuleTable:
 
     @cached_property
     def ids(self) -> Ids:
-        """All rule ids, ascending, shape (M,), int32."""
-        return np.asarray(self.table["id"].to_numpy(), dtype=np.int32)[self._order]
+        """All rule ids, ascending, shape (M,), int32, read-only."""
+        ids = np.asarray(self.table["id"].to_numpy(), dtype=np.int32)[self._order]
+        ids.flags.writeable = False
+        return ids
 
     @cached_property
     def _order(self) -> NDArray[np.int64]:

@@ -35,6 +35,7 @@ class Pool:
     """The rules of one pool, ids (M,) in shuffled order, and the questions asked on it.
 
     ``rules`` are the world's, for typed parts and other representations; ``representation`` is ``"fol"`` or ``"nl"``.
+    Methods share a pool, so nothing in it can be written to.
     """
 
     ids: Ids
@@ -42,10 +43,13 @@ class Pool:
     representation: str
     questions: tuple[Question, ...]
 
+    def __post_init__(self) -> None:
+        self.ids.flags.writeable = False
+
     @cached_property
-    def texts(self) -> list[str]:
+    def texts(self) -> tuple[str, ...]:
         """Rule texts in the pool's representation, in the order of ``ids``."""
-        return self.rules.texts(self.ids, self.representation)
+        return tuple(self.rules.texts(self.ids, self.representation))
 
 
 def pools_of(spec: RunSpec, source: DataSource) -> list[Pool]:
