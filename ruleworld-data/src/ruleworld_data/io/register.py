@@ -19,7 +19,7 @@ DATASET = "ruleworld"
 BUILDER = "ruleworld_data.io.builder"
 METRIC = "ruleworld_em"
 METRIC_SCRIPT = Path(__file__).parents[1] / "scoring" / "metric" / METRIC / f"{METRIC}.py"
-_MARK = "_ruleworld"
+_MARK, _BUILD = "_ruleworld", "load_dataset_builder"
 # Module -> its look-up function, and modules that hold a second reference to it.
 _LOOKUPS = {
     "datasets.load": ("dataset_module_factory", ("datasets.inspect", "datasets.commands.test")),
@@ -47,6 +47,8 @@ def patch(module: ModuleType) -> None:
     for holder in (module, *map(sys.modules.get, copies)):
         if getattr(holder, attribute, None) is original:
             setattr(holder, attribute, wrapped)
+    if (build := getattr(module, _BUILD, None)) is not None:
+        setattr(module, _BUILD, functools.wraps(build)(_wrap_build(build)))
 
 
 def _wrap_datasets(load: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,12 +66,28 @@ def _wrap_datasets(load: ModuleType, original: Callable[..., Any]) -> Callable[.
         try:
             return original(path, *args, **kwargs)
         except (ValueError, OSError) as error:
-            raise ValueError(
-                f"{Path(path).absolute()} is a folder of the working directory, so it is read in place of the "
-                f"generator, and it holds no dataset ({error}); work in another directory, or rename the folder"
-            ) from None
+            raise _in_the_way(f"it holds no dataset ({error})") from None
 
     return dataset_module_factory
+
+
+def _wrap_build(original: Callable[..., Any]) -> Callable[..., Any]:
+    def load_dataset_builder(path: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(path, *args, **kwargs)
+        except ValueError as error:  # a configuration or an option that the files of the folder do not have
+            if path == DATASET and Path(path).is_dir() and str(error).startswith("BuilderConfig"):
+                raise _in_the_way(f"it is not the generator's ({error})") from None
+            raise
+
+    return load_dataset_builder
+
+
+def _in_the_way(what: str) -> ValueError:
+    return ValueError(
+        f"{Path(DATASET).absolute()} is a folder of the working directory, so it is read in place of the generator, "
+        f"and {what}; work in another directory, or rename the folder"
+    )
 
 
 def _wrap_evaluate(loading: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
