@@ -151,6 +151,10 @@ def test_a_folder_of_the_name_is_read_or_named(tmp_path, monkeypatch):
         load(tmp_path, "multi_hop_3")
     with pytest.raises(ValueError, match=r"folder of the working.*have a 'scale' key.*rename the folder"):
         load(tmp_path, None)
+    Path("ruleworld/ruleworld.py").touch()
+    with pytest.raises(ValueError, match=r"folder of the working.*scripts are no longer supported.*rename"):
+        load(tmp_path, "multi_hop_3")
+    Path("ruleworld/ruleworld.py").unlink()
     rows = datasets.load_dataset("ruleworld", split="test", cache_dir=str(tmp_path / "cache"))
     assert rows[0] == {"a": 1, "b": 2}
 

@@ -65,7 +65,7 @@ def _wrap_datasets(load: ModuleType, original: Callable[..., Any]) -> Callable[.
             return load.DatasetModule(BUILDER, module_hash(), {"dataset_name": path})
         try:
             return original(path, *args, **kwargs)
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, RuntimeError) as error:  # the last of a script
             raise _in_the_way(f"it holds no dataset ({error})") from None
 
     return dataset_module_factory
