@@ -41,26 +41,28 @@ def leading(text: str) -> tuple[str, str] | None:
     noun = first and VERBS.get(first[-1]) and not (is_plural("".join(first[-2:-1])) or "and" in first)
     complete = not clausal or has_verb(" ".join(first[:-1] if noun else first))
     above = 0  # the first of the commas before bare words, which may be the clause's first subjects
+    said = has_verb(text[: commas[0]]) if commas else False  # a verb, so far
     for comma, segment in zip(commas, segments, strict=True):
         still = _still(segment)
         if not clausal and (more := _RE.last_of_list.match(segment)) and has_verb(segment[more.end() :]):
             at = text.index(segment, comma) + more.end()
             return text[:at], text[at:]
-        if text[comma] == ";" and not clausal and has_verb(text[:comma]):
+        if text[comma] == ";" and not clausal and said:
             break  # "In winter doors are shut; ..."
         # a condition without a verb so far is a list, or an insertion, in its middle
         last = comma == commas[-1]
         # "at a quorum of less than half, *the chair* adjourns": its verb is not known, none is in the opening
         named = len(segment.split()) > 3 and segment.lower().split()[0] in _SUBJECTS
-        open_ = clausal or text[:3].lower() == "to " or has_verb(text[:comma])
-        clause = has_verb(segment) or (last and named and not open_)
+        alone = last and named and not clausal and text[:3].lower() != "to "
+        verb = has_verb(segment)
+        clause = verb or (alone and not said)
         if clause and not still and (complete or last):
             listed = _RE.last_subjects.match(segment)
             at = above if above and listed and not has_verb(listed[0]) else comma
             return text[:at], text[at + 1 :]
         bare = complete and re.fullmatch(r"[\w-]+(?: [\w-]+)?", segment) and not still
         above = (above or comma) if bare else 0
-        complete = complete or has_verb(segment)
+        complete, said = complete or verb, said or verb
     if commas and clausal and not _RE.still_premise.match(segments[-1]):
         begins = [comma for comma, part in zip(commas, segments, strict=True) if not _still(part)]
         at = [commas[-1], *begins][-1]  # "..., half the price, but no more than 9 euros, is charged"
