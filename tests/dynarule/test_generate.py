@@ -242,9 +242,13 @@ def test_messages_go_through_the_chat_template(bank, ready, tiny_tokenizer):
         {"min_support": "0.5"},
         {"do_sample": "no"},
         {"max_length": 9},
+        {"attention_mask": torch.ones(1, 3)},
+        {"inputs": torch.ones(1, 3, dtype=torch.long)},
+        {"pad_token_id": 0},
+        {"token_healing": True},
         {"generation_config": GenerationConfig(do_sample=True, max_new_tokens=3)},
     ],
-    ids=str,
+    ids=lambda option: str(next(iter(option.items()))),
 )
 def test_what_the_memory_cannot_follow_is_refused(option, ask):
     with pytest.raises(ValueError, match=next(iter(option))):

@@ -167,6 +167,24 @@ def test_a_kill_between_two_renames_leaves_no_adapter_and_never_half_of_each(
     assert {path.name for path in tmp_path.iterdir()} == {".lock", "adapter_config.json", WEIGHTS_FILE}
 
 
+def test_reading_a_strangers_folder_changes_nothing(tmp_path, tiny_model):
+    """A zip with ``out -> ~`` and ``.saved/out/.bashrc`` once wrote to the home folder at ``dynarule inspect``."""
+    home, bank, adapter = (tmp_path / name for name in ("home", "bank", "adapter"))
+    home.mkdir()
+    rules("a").save(bank)
+    save_numbered(RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH)), adapter, 1)
+    for folder in (bank, adapter):
+        (folder / "out").symlink_to(home)
+        for left in (".saved", ".out.0.part", ".new.0.part"):
+            (folder / left / "out").mkdir(parents=True)
+            (folder / left / "out" / ".bashrc").write_text("evil")
+            os.utime(folder / left, (0, 0))
+    before = contents(tmp_path)
+    assert len(RuleBank.load(bank)) == 1 and load_adapter(tiny_model("qwen2"), adapter)
+    assert len(commands([["inspect", str(bank)], ["inspect", str(adapter)]])) == 2
+    assert contents(tmp_path) == before
+
+
 def test_a_save_is_led_nowhere_by_a_link_in_a_strangers_folder(tmp_path):
     """A tokenizer with several chat templates has a folder of them; a second save replaces what the first wrote."""
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"

@@ -28,6 +28,7 @@ SINGLE_PASS: dict[str, Any] = {
     "constraints": None,
     "force_words_ids": None,
     "custom_generate": None,
+    "token_healing": False,
 }
 
 

@@ -115,8 +115,8 @@ def generate(
         raise ValueError(f"do_sample must be True or False, got {do_sample!r:.60}")
     if min_support is not None and not (isinstance(min_support, Real) and 0 <= min_support <= 1):
         raise ValueError(f"min_support must be from 0 to 1, got {min_support!r}")
-    for name, instead in (("max_length", "max_new_tokens"), ("generation_config", "its settings by name")):
-        if options.get(name) is not None:  # whose places have defaults of ours
+    for name, instead in _OURS.items():
+        if options.get(name) is not None:
             raise ValueError(f"{name} would not count beside the settings of this function; give {instead}")
     check_decoding(model, options, num_return_sequences=1)
     if isinstance(memory, RuleBank):
@@ -190,6 +190,10 @@ def generate(
     return answers
 
 
+# Options of ``model.generate`` that are made here, and what to give in their place.
+_OURS = dict.fromkeys(("input_ids", "inputs", "attention_mask"), "prompts")
+_OURS |= {"max_length": "max_new_tokens", "generation_config": "its settings by name"}
+_OURS |= {"pad_token_id": "a tokenizer that has it"}
 # Sampling settings in a model's generation_config would only bring a warning.
 _GREEDY = {"temperature": None, "top_p": None, "top_k": None}
 
