@@ -260,6 +260,21 @@ def test_an_adapter_that_reads_otherwise_gives_its_search(tiny_model, bank, tmp_
     assert given.keys() < before.keys() and (ours.config.encoder, ours.config.min_support) == ("minilm@1", 0)
 
 
+def test_transformers_opens_what_goes_beyond_the_paper(tiny_model, tmp_path):
+    """PEFT made the configuration of a file without the settings that it did not know, and weights stayed random."""
+    settings = {"confidence_layer": 1, "reading": "tokens", "lookahead": 1}
+    saved = get_peft_model(tiny_model("llama"), dynarule_config(WIDTH, **settings))
+    saved.save_pretrained(tmp_path)
+    opened = tiny_model("llama")
+    opened.load_adapter(str(tmp_path))
+    ours, theirs = (RuleAdapter(model).state_dict() for model in (saved, opened))
+    assert ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+    values = json.loads((tmp_path / "adapter_config.json").read_text())
+    (tmp_path / "adapter_config.json").write_text(json.dumps(values | {"unknown": 1}))
+    with pytest.raises(ValueError, match=r"unknown keys \['unknown'\]; update dynarule"):
+        tiny_model("llama").load_adapter(str(tmp_path))
+
+
 def test_a_base_that_cannot_be_hashed_is_not(tiny_model):
     """Quantised, offloaded or sharded: no hash, so nothing is compared; LoRA beside the weights changes none."""
     model = tiny_model("qwen2")

@@ -59,8 +59,16 @@ class _PeftType(str):
         return str(self)
 
 
+class _OfFile(type):
+    def __call__(cls, *args: Any, **values: Any) -> Any:
+        """Make the configuration that a file means, of which PEFT would drop what `DynaRuleConfig` does not have."""
+        if cls is DynaRuleConfig and values.get("peft_type") == NAME:
+            return _from_values(values)
+        return super().__call__(*args, **values)
+
+
 @dataclass
-class DynaRuleConfig(PeftConfig):
+class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
     """What a rule memory looks like and when it is read; the three methods are settings of it.
 
     See `dynarule_config`, `srki_config` and `kblam_config`. ``trainable_token_indices`` is the row of ``<search>``, see
@@ -279,7 +287,7 @@ def _from_values(values: Any) -> DynaRuleConfig:
     unknown = sorted(set(values) - {f.name for f in fields(kind)})
     if unknown:
         raise ValueError(f"it has unknown keys {unknown[:5]}; update dynarule")
-    return kind(**values)
+    return kind(**{name: value for name, value in values.items() if name != "peft_type"})
 
 
 def config_class(settings: Mapping[str, Any]) -> type[DynaRuleConfig]:

@@ -145,9 +145,7 @@ IN_ENTRY = {
 }  # fmt: skip
 IN_ENTRY |= {name: (word(key, value), told) for name, key, value, told in TEXTS["word"]}
 IN_ENTRY |= {name: (spec(**changes), told) for name, changes, told in TEXTS["spec"]}
-UNSEEN = (
-    "ВМ25,ꓐꓟ2Ƽ,n\u0251if,na\u0131f,\u3164,\u2800A,A\ufe0fB,A\u200bB,\xad,\x1b[2J,\u202e52MB,B\u0334\u0337,a\u017fb"
-)
+UNSEEN = "ВМ25,ꓐꓟ2Ƽ,n\u0251if,na\u0131f,\u3164,\u2800A,A\ufe0fB,A\u200bB,\xad,\x1b[2J,\u202e52MB,B\u0334\u0337,a\u017fb"
 for unseen in UNSEEN.split(","):
     IN_ENTRY[f"a name of {unseen!a}"] = (word("name", unseen), "must be in Latin letters")
 OF_THE_FOLDER = {

@@ -77,7 +77,7 @@ def test_pools_too_small_and_unknown_rules_are_named(workspace, split):
 
 
 def test_a_method_cannot_change_the_pools_that_all_share(workspace, split):
-    """A retriever that sorted its rules in place would answer, and let others answer, for rules that it did not find."""
+    """A retriever that sorted them in place would answer, as all others after it, for rules that it did not find."""
     pool = next(build_pools(make(1000, "fold"), split, workspace.rules("mini")))
     for ids in (pool.ids, pool.rules.ids):
         with pytest.raises(ValueError, match="read-only"):

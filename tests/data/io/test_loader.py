@@ -147,7 +147,9 @@ def test_a_folder_of_the_name_is_read_or_named(tmp_path, monkeypatch):
     ):
         load(tmp_path, "multi_hop_3")
     Path("ruleworld/train.json").unlink()
-    with pytest.raises(ValueError, match=r"folder of the working.*'multi_hop_3' not found.*rename the folder"):
+    with pytest.raises(
+        ValueError, match=r"folder of the working.*'multi_hop_3' not found.*rename the folder"
+    ):
         load(tmp_path, "multi_hop_3")
     with pytest.raises(ValueError, match=r"folder of the working.*have a 'scale' key.*rename the folder"):
         load(tmp_path, None)

@@ -17,7 +17,9 @@ LONGEST = 8_000
 _TEXT_COLUMNS = ("nl", "rule", "text")
 HALF_PAIR = re.compile("[\ud800-\udfff]")
 """What no UTF-8 can hold, and so no tokenizer reads: JSON and a terminal without UTF-8 can give it."""
-_IGNORED = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+_IGNORED = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
 """Characters that Python calls printable, and of which nothing is seen."""
 _FORMATS = {"%PDF-": "a PDF", "PK\x03\x04": "a ZIP or an office document", "PAR1": "parquet", "{\\rtf": "RTF"}
 """What files begin with that are called ``.txt`` and have no text."""
