@@ -73,3 +73,13 @@ def test_prompts_are_those_that_published_runs_are_named_after():
         ids += [kind(model=model, retriever=BM25()).prompt for kind in (IRCoT, ReAct)]
     assert ids[:3] == ["answer-2@f1e6d2aefb88", "ircot-2@474632e8a1fe", "react-2@771f1e307b60"]
     assert ids[3:] == ["answer-3@288fbb0051d3", "ircot-3@c27338212d39", "react-3@e9533e1786d9"]
+
+
+def test_prompts_of_data_1_2_say_its_conventions_and_those_of_1_1_what_the_data_card_says_of_them():
+    for version in VERSIONS:
+        templates = [answer_template(version), *(shipped_template(name, version) for name in ("ircot", "react"))]
+        for sections in [template.sections for template in templates]:
+            texts = sections.get("answer") or sections.get("reason") or sections["act"]
+            assert all(("An event fires once" in texts[form]) == (version == "1.2") for form in ("nl", "fol"))
+            assert ("enters, boards or arrives at a place" in texts["nl"]) == (version == "1.2")
+            assert all("Where a question has several parts" in texts[form] for form in ("nl", "fol"))

@@ -95,9 +95,12 @@ def support_curve(
 
 
 def says(text: str, answers: Sequence[str]) -> bool:
-    """Whether the last box of a text holds these answers, case and blanks apart."""
-    boxes = re.findall(r"\\boxed\{([^{}]*)\}", text)
+    """Whether the last box of a text holds these answers; case, blanks, an article before one and LaTeX's marks apart."""
+    boxes = re.findall(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}", text)
     said = boxes[-1].split(",") if boxes else []
-    return [" ".join(part.casefold().split()) for part in said] == [
-        " ".join(answer.casefold().split()) for answer in answers
-    ]
+    return [*map(_bare, said)] == [*map(_bare, answers)]
+
+
+def _bare(answer: str) -> str:
+    plain = " ".join(re.sub(r"\\(?:text|mathrm)\b|[{}$]", " ", answer.casefold()).split()).rstrip(". ")
+    return re.sub(r"^(?:the|an?) (?=.)", "", plain)
