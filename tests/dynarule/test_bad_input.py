@@ -89,8 +89,9 @@ def test_rules_added_or_removed_are_seen_at_the_next_search(ready, bank):
     assert removed.token_ids[:4] == same.token_ids[:4]  # what was kept is read until the next search
     assert removed.trace[2].ids[:4] == same.trace[2].ids[1:]
     row = bank.ids.index(best)
-    twin = some(bank, row, row + 1, prefix="twin-")  # scores as the best one does
-    twin.texts = [f"{text}, in other words" for text in twin.texts]
+    own = some(bank, row, row + 1)
+    other = [f"{text}, in other words" for text in own.texts]
+    twin = RuleBank(own.keys_MP, own.values_MP, [f"twin-{best}"], other)  # scores as the best one does
     added = run(lambda live: live.add(twin))
     assert [r.ids for r in added.trace[:2]] == [r.ids for r in same.trace[:2]]
     assert {*added.trace[2].ids} == {best, f"twin-{best}", *same.trace[2].ids[1:4]}

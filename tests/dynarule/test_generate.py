@@ -196,7 +196,9 @@ def test_the_least_support_is_the_most_accurate_one():
 def test_the_last_box_is_compared():
     assert says(r"so \boxed{9}, then \boxed{ The  Tundra,9}", ["the tundra", "9"])
     assert not says(r"\boxed{9}", ["9", "8"]) and not says("9", ["9"])
-    assert says(r"\boxed{tundra, \text{an  office}, $9$.}", ["the tundra", "office", "9"])  # as the scorer has it
+    assert says(
+        r"\boxed{tundra, \text{an  office}, $9$.}", ["the tundra", "office", "9"]
+    )  # as the scorer has it
     assert not says(r"\boxed{the}", ["a"])
 
 

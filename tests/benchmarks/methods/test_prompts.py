@@ -77,7 +77,10 @@ def test_prompts_are_those_that_published_runs_are_named_after():
 
 def test_prompts_of_data_1_2_say_its_conventions_and_those_of_1_1_what_the_data_card_says_of_them():
     for version in VERSIONS:
-        templates = [answer_template(version), *(shipped_template(name, version) for name in ("ircot", "react"))]
+        templates = [
+            answer_template(version),
+            *(shipped_template(name, version) for name in ("ircot", "react")),
+        ]
         for sections in [template.sections for template in templates]:
             texts = sections.get("answer") or sections.get("reason") or sections["act"]
             assert all(("An event fires once" in texts[form]) == (version == "1.2") for form in ("nl", "fol"))

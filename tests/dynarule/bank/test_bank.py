@@ -93,6 +93,37 @@ def test_an_added_rule_copies_the_others_once(monkeypatch):
     assert held <= {tensor.data_ptr() for tensor in copied} and len(bank.keys) == 10
 
 
+def test_what_belongs_together_is_changed_together_or_refused():
+    """A text that was put in place of another was read, and found by the other's embedding."""
+    bank = make(3)
+    for change in (
+        lambda: bank.ids.append("r3"),
+        lambda: bank.texts.__setitem__(0, "If A is r0, it has 9 horns."),
+        lambda: bank.ids.reverse(),
+        lambda: bank.texts.pop(),
+    ):
+        with pytest.raises(TypeError, match=r"are not changed in place.*use add, remove or replace"):
+            change()
+    with pytest.raises(AttributeError):
+        bank.texts = ["a", "b", "c"]
+    for dtype in (torch.int32, torch.complex64, torch.float8_e4m3fn):
+        with pytest.raises(ValueError, match="must be fp32, bf16 or fp16"):
+            bank.to("cpu", dtype)
+    large = RuleBank(torch.ones(1, 4), torch.full((1, 4), 1e6), ["a"], ["x"])
+    with pytest.raises(ValueError, match="value embedding of rule 'a' is not finite"):
+        large.to("cpu", torch.float16)
+    assert (large.dtype, bank.dtype, bank.ids) == (torch.float32, torch.float32, ["r0", "r1", "r2"])
+    for message, call in (
+        ("rules come as a RuleBank, got a list", lambda: bank.add(["If a, b."])),
+        ("3 rules, 1 premises", lambda: RuleBank.from_texts(bank.texts, None, encode, premises=["a"])),
+        (r"encode must be a function.*open_encoder", lambda: RuleBank.from_texts(["a"], None, "minilm")),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+    numpy = RuleBank.from_texts(bank.texts, None, lambda texts: encode(texts).numpy(), bank.ids)
+    assert torch.equal(numpy.keys_MP, bank.keys_MP)
+
+
 def test_a_bank_never_writes_to_tensors_it_was_given():
     """Two banks may be made from one tensor of embeddings, or of rows of them."""
     given, rows = encode(["a", "b"]), torch.tensor([0, 1, 1, 0], dtype=torch.int32)

@@ -209,8 +209,8 @@ def test_a_search_goes_by_stems_where_the_adapter_says_so(stemmer, first, tiny_m
 def test_after_a_change_only_new_rules_are_taken_apart(monkeypatch):
     split = Mock(wraps=split_rule)
     monkeypatch.setattr("dynarule.bank.bank.split_rule", split)
-    bank, more = random_bank(["If A is wet, B dries."]), random_bank(["If E is old, F goes."])
-    more.ids = ["new"]
+    bank, more = random_bank(["If A is wet, B dries."]), random_bank(["If G, H.", "If E is old, F goes."])
+    more.remove(["r0"])
     words_of(bank)
     bank.add(more)
     assert words_of(bank).premises("E is old").tolist()[1] > 0.1 and split.call_count == 2

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from weakref import WeakKeyDictionary
 
 import torch
@@ -24,6 +24,22 @@ from .sources import Rules, check_rules, listed, make_rules, read_rules, same_fo
 
 if TYPE_CHECKING:
     from ..projection import RuleProjection
+
+
+class Fixed(list[str]):
+    """Ids or texts of rules; whoever adds or sorts some alone would give them the embeddings of others."""
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError(
+            "ids and texts of a bank are not changed in place, since embeddings belong to them; use add, remove or "
+            "replace, or copy them: list(bank.texts)"
+        )
+
+    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
+    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
+
+    def __reduce__(self) -> Any:
+        return list, ([*self],)
 
 
 class RuleBank:
@@ -69,7 +85,7 @@ class RuleBank:
     ) -> None:
         self.encoder = encoder
         self.version = 0
-        self.ids, self.texts = listed("ids", ids), listed("texts", texts)
+        self._ids, self._texts = Fixed(listed("ids", ids)), Fixed(listed("texts", texts))
         self.parts: dict[str, tuple[str, str]] = {}
         self._found: dict[str, tuple[str, str]] = {}  # as `split_rule` found, which takes long for all
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
@@ -118,6 +134,10 @@ class RuleBank:
             If a rule is empty, too long or comes twice, the lengths differ, or an embedding is not finite in the dtype.
         """
         made = make_rules(rules, conclusions, ids)
+        if premises and len(premises) != len(made.texts):
+            raise ValueError(
+                f"{len(made.texts)} rules, {len(premises)} premises; give one, or None, per rule"
+            )
         name = getattr(encode, "fingerprint", "") if encoder is None else encoder
         read = key_texts(made.texts, name)
         if premises and name.endswith(PREMISE_KEYS):
@@ -173,6 +193,16 @@ class RuleBank:
         return type(self), (*sides, self.ids, self.texts, self.encoder, *rows), own
 
     @property
+    def ids(self) -> list[str]:
+        """Ids of the rules, in order."""
+        return self._ids
+
+    @property
+    def texts(self) -> list[str]:
+        """Texts of the rules, in order."""
+        return self._texts
+
+    @property
     def keys_MP(self) -> Tensor:
         """Embeddings of whole rules, one per rule."""
         return self.keys.whole()
@@ -215,7 +245,10 @@ class RuleBank:
         there = torch.empty(0, device=device, dtype=dtype or self.dtype)
         if (there.device, there.dtype) == (self.device, self.dtype):
             return self
-        self.keys, self.values = self.keys.to(device, dtype), self.values.to(device, dtype)
+        keys, values = self.keys.to(device, dtype), self.values.to(device, dtype)
+        if there.dtype != self.dtype:
+            check_embeddings(self.ids, (keys.different, keys.at_M), (values.different, values.at_M))
+        self.keys, self.values = keys, values
         self.version += 1
         self._scales.clear()
         return self
@@ -321,7 +354,7 @@ class RuleBank:
         for projection, (weights, version, scale_M) in list(self._scales.items()):
             scale_M = torch.cat([scale_M, scale_M.new_full((new,), torch.nan)])[order_M.to(scale_M.device)]
             self._scales[projection] = weights, version, scale_M
-        self.ids, self.texts = [ids[row] for row in order], [texts[row] for row in order]
+        self._ids, self._texts = (Fixed(held[row] for row in order) for held in (ids, texts))
         if self.parts:
             held = {*self.texts}
             self.parts = {text: parts for text, parts in self.parts.items() if text in held}
@@ -336,6 +369,10 @@ class RuleBank:
 
     def _check_change(self, other: RuleBank, leaving: Collection[str] | None = None) -> None:
         """Refuse rules of another encoder, ids that are not new where no text leaves, and a text's second place."""
+        if not isinstance(other, RuleBank):
+            raise ValueError(
+                f"rules come as a RuleBank, got a {type(other).__name__}; RuleBank.from_texts makes one"
+            )
         if other.encoder != self.encoder or other.encoder_dim != self.encoder_dim:
             raise ValueError(
                 f"cannot take rules of encoder {other.encoder!r} (width {other.encoder_dim}) into a bank of "

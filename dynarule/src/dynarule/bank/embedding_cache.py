@@ -46,10 +46,14 @@ def embed(
     ValueError
         If the encoder returns another number of rows, or numbers that are not finite in the dtype.
     """
+    if not callable(encode):
+        raise ValueError(
+            f"encode must be a function from texts to embeddings, got {encode!r:.60}; dynarule.open_encoder gives one"
+        )
     rows_NP = torch.empty(0)
     for start in range(0, len(texts) or 1, BLOCK):
         block = texts[start : start + BLOCK]
-        given = encode(block)
+        given = torch.as_tensor(encode(block))
         if given.ndim != 2 or len(given) != len(block):
             raise ValueError(
                 f"the encoder must return ({len(block)}, width) for {len(block)} texts, got {tuple(given.shape)}"

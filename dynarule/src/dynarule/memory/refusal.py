@@ -95,7 +95,7 @@ def support_curve(
 
 
 def says(text: str, answers: Sequence[str]) -> bool:
-    """Whether the last box of a text holds these answers; case, blanks, an article before one and LaTeX's marks apart."""
+    """Whether the last box of a text holds these answers; case, blanks, a leading article and LaTeX marks apart."""
     boxes = re.findall(r"\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}", text)
     said = boxes[-1].split(",") if boxes else []
     return [*map(_bare, said)] == [*map(_bare, answers)]
