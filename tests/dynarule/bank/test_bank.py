@@ -96,12 +96,7 @@ def test_an_added_rule_copies_the_others_once(monkeypatch):
 def test_what_belongs_together_is_changed_together_or_refused():
     """A text that was put in place of another was read, and found by the other's embedding."""
     bank = make(3)
-    for change in (
-        lambda: bank.ids.append("r3"),
-        lambda: bank.texts.__setitem__(0, "If A is r0, it has 9 horns."),
-        lambda: bank.ids.reverse(),
-        lambda: bank.texts.pop(),
-    ):
+    for change in (lambda: bank.ids.append("r3"), lambda: bank.texts.__setitem__(0, "x"), bank.ids.reverse):
         with pytest.raises(TypeError, match=r"are not changed in place.*use add, remove or replace"):
             change()
     with pytest.raises(AttributeError):

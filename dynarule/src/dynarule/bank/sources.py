@@ -59,11 +59,6 @@ def listed(what: str, values: Iterable[Any]) -> list[Any]:
     return list(values)
 
 
-def is_blank(text: str) -> bool:
-    """Whether nothing of a text is seen: blanks, and characters of no width."""
-    return not same_form(text)
-
-
 def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
     """Raise ValueError if a text is empty, no text, too long or comes twice, or an id comes twice."""
     if len(texts) != len(ids):
@@ -71,9 +66,9 @@ def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
     first: dict[str, str] = {}
     seen: set[str] = set()
     for name, text in zip(ids, texts, strict=True):
-        if not isinstance(name, str) or not isinstance(text, str) or is_blank(text):
+        if not isinstance(name, str) or not isinstance(text, str) or not same_form(text):
             raise ValueError(f"rule {name!r} has no text, got {text!r}")
-        if is_blank(name):
+        if not same_form(name):
             raise ValueError(f"the rule {text[:60]!r} has a blank id; give it one that tells it from others")
         if "\0" in name + text or HALF_PAIR.search(name + text):
             raise ValueError(f"rule {name!r} holds a zero byte or half a surrogate pair, got {text[:60]!r}")
@@ -128,7 +123,7 @@ def make_rules(
     check_rules(names, texts)
     made = [conclusion_of(text) if c is None else c for text, c in zip(texts, given, strict=True)]
     for name, conclusion in zip(names, made, strict=True):
-        if not isinstance(conclusion, str) or is_blank(conclusion):
+        if not isinstance(conclusion, str) or not same_form(conclusion):
             raise ValueError(
                 f"rule {name!r} has an empty conclusion; leave conclusions out to find them in the rules"
             )
