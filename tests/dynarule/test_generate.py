@@ -308,7 +308,7 @@ def test_what_is_no_question_is_refused(bank, ready):
         with pytest.raises(ValueError, match="must be a list of texts"):
             RuleBank.from_texts(values, None, None)
     with pytest.raises(ValueError, match="from a RuleBank or a RuleMemory, got a list"):
-        generate(model, tokenizer, bank.texts, ["w1"])
+        generate(model, tokenizer, [*bank.texts], ["w1"])
     with pytest.raises(ValueError, match="prompt 0 has 300 tokens, the model reads 256 at most"):
         generate(model, tokenizer, bank, ["w1 " * 300])
     with pytest.raises(

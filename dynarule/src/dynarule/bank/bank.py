@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..projection import RuleProjection
 
 
-class Fixed(list[str]):
+class FixedList(list[str]):
     """Ids or texts of rules; whoever adds or sorts some alone would give them the embeddings of others."""
 
     def _refuse(self, *_: Any, **__: Any) -> NoReturn:
@@ -85,7 +85,7 @@ class RuleBank:
     ) -> None:
         self.encoder = encoder
         self.version = 0
-        self._ids, self._texts = Fixed(listed("ids", ids)), Fixed(listed("texts", texts))
+        self._ids, self._texts = FixedList(listed("ids", ids)), FixedList(listed("texts", texts))
         self.parts: dict[str, tuple[str, str]] = {}
         self._found: dict[str, tuple[str, str]] = {}  # as `split_rule` found, which takes long for all
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
@@ -354,7 +354,7 @@ class RuleBank:
         for projection, (weights, version, scale_M) in list(self._scales.items()):
             scale_M = torch.cat([scale_M, scale_M.new_full((new,), torch.nan)])[order_M.to(scale_M.device)]
             self._scales[projection] = weights, version, scale_M
-        self._ids, self._texts = (Fixed(held[row] for row in order) for held in (ids, texts))
+        self._ids, self._texts = (FixedList(held[row] for row in order) for held in (ids, texts))
         if self.parts:
             held = {*self.texts}
             self.parts = {text: parts for text, parts in self.parts.items() if text in held}
