@@ -32,7 +32,7 @@ def test_every_question_has_its_own_book_and_no_other_as_its_pool(spec):
     assert [len(pool.questions) for pool in pools] == [30, 30, 30]
     for pool in pools:
         (book,) = {question.world_id for question in pool.questions}
-        assert pool.texts == lines_of(book, "rules.txt")
+        assert [*pool.texts] == lines_of(book, "rules.txt")
         for question, line in zip(pool.questions, lines_of(book, "questions.jsonl"), strict=True):
             row = json.loads(line)
             assert question.text == row["question"] and list(question.answers) == row["answers"]
