@@ -54,7 +54,7 @@ def split_rule(rule: str) -> Clauses:
     if label:  # "RENT: When you land on ...", "Note: ..."
         text, first = text[label.end() :], first[label.end() :]
     # "it ends if ...; the next begins", "it ends if ..., otherwise it goes on"
-    begun = re.match(r"(?:[^;:({]|\([^()]*\))+?(?=; (?!then\b|else\b|and\b|or\b|\(\w{1,4}\))|, otherwise\b)", first)
+    begun = _RE.begun.match(first)
     finds = _logic, leading, _label, _behind
     reads = [(find, part) for part in dict.fromkeys([begun[0] if begun else first, first]) for find in finds]
     for find, read in [(_forms, text), *reads]:
