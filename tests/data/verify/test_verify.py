@@ -351,6 +351,15 @@ def test_each_defect_of_a_question_is_named_and_nothing_reaches_the_terminal(cop
     assert "\\x1b[2J\\r[red]\\u202e" in shown and all(line.isprintable() for line in shown.split("\n"))
 
 
+def test_two_worlds_may_be_asked_the_same(copy):
+    """One tiny world in fourteen failed for a question that its held-out world has, with other rules and answer."""
+    rows = copy.rows("multi_hop_2", "heldout")
+    rows[0]["question"] = copy.rows("multi_hop_2", "test")[0]["question"]
+    copy.write("multi_hop_2", "heldout", rows)
+    failed = copy.failed()
+    assert "duplicates" not in failed and rows[0]["id"] in failed["question_text"]
+
+
 def test_what_is_wrong_in_a_comparison(built, tmp_path, tampered):
     build(tmp_path / "build", "few", dials=Dials(hops=1, parts=2, compare=True))
     copy = tampered(tmp_path / "build")

@@ -34,7 +34,7 @@ CHECKS: dict[str, str] = {
     "step_texts": "the English of every step names its terms and numbers",
     "needed": "dropping any gold rule changes or removes the answer",
     "question_text": "questions name what the facts state, and no number besides",
-    "duplicates": "no question occurs twice, except that mini is a part of test",
+    "duplicates": "no question about a world occurs twice, except that mini is a part of test",
     "overlap": "no sub-question of an evaluation split occurs in train, no rule that gives an answer of unseen",
     "C9_gold_executor": "executor, gold rules only: the gold answer",
     "C9_gold_clingo": "clingo, gold rules only: the gold answer",

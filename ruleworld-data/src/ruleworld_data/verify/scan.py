@@ -75,8 +75,8 @@ class Scan:
     """The questions read so far.
 
     ``subquestions`` has the distinct sub-questions, numbered by first occurrence, and ``splits`` their numbers by
-    split; ``parts`` counts all of them. ``keys`` has a frame for each shard, a row for each question: hashes of its id
-    and text, which do for finding what is there twice among millions, and where it stands.
+    split; ``parts`` counts all of them. ``keys`` has a frame for each shard, a row for each question: hashes of its id,
+    and of its world and text, which do for finding what is there twice among millions, and where it stands.
     """
 
     def __init__(self, folder: Path, report: Report) -> None:
@@ -107,7 +107,7 @@ class Scan:
                     *(f"{where}: {name} is {row[name]}" for name in _wrong_labels(row, shard, world_id))
                 )
                 numbers = self._number(row, proof, world_id)
-                keys.append((hash(row["id"]), hash(row["question"])))
+                keys.append((hash(row["id"]), hash((world_id, row["question"]))))
                 self.splits[shard.split].update(numbers)
                 self.parts += len(numbers)
                 yield row, numbers
@@ -175,7 +175,7 @@ def _skeleton(base: RuleBase, types: Ints, subquestion: SubQuestion) -> str:
 
 
 def _check_repeats(scan: Scan) -> None:
-    """Find ids and texts that occur twice; mini repeats rows of test, and only those."""
+    """Find ids, and texts about a world, that occur twice; mini repeats rows of test, and only those."""
     rows = pd.concat(scan.keys, ignore_index=True)
     in_mini, in_test = rows["split"] == "mini", rows["split"] == "test"
     scan.report["duplicates"].checked += len(rows)
