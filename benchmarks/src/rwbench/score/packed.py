@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 RESULTS, SAMPLES = "results.jsonl.zst", "samples.parquet"
 UNKNOWN_RULE = -1
 """Stands in a packed ranking for every rule that is not gold."""
-ZSTD_LEVEL = 19
+ZSTD_LEVEL, BROTLI_LEVEL = 19, 11
 SAME = ("id", "subtask", "world_id", "fold", "gold_answers", "gold_rules", "output", "answers", "error")
 """Fields of a sample that are columns as they are; the first six are the question's."""
 
@@ -59,8 +59,8 @@ def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[
     pq.write_table(
         pa.Table.from_pylist(rows),
         body,
-        compression="zstd",
-        compression_level=ZSTD_LEVEL,
+        compression="brotli",  # texts are a twentieth smaller than in zstd, and read as fast
+        compression_level=BROTLI_LEVEL,
         use_dictionary=[name for name in rows[0] if name != "output"],
         data_page_size=2**23,
     )
