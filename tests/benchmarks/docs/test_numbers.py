@@ -3,6 +3,7 @@
 import json
 import re
 from functools import cache
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -164,6 +165,16 @@ def results_page():
         f"Of these {len(tested)} leads over others than RAG, five hold after Holm's correction: those among 10,000 "
         "rules but that over IRCoT in logic"
     )
+    folder, secret = "smollm2_held_out", "ruleworld held-out world of SmolLM2, seed {}, e08b25c5325f74bc"
+    line = secret.format(*{run["spec"]["world_seed"] for run in results_in(folder)})
+    yield f"`{line}` names the seed; its SHA-256, `{sha256(line.encode()).hexdigest()}`, stood here"
+    ours = {form: run_of(folder, "dynarule-plus", form) for form in FORMS}
+    for name in ("rag", *NEAREST):
+        asked = {form: runs_of(folder, name, form, **FROM_BOTH_ENDS[name]) for form in FORMS}
+        if any(asked.values()):
+            yield row(
+                LABELS[name], *(lead(folder, ours[at], *runs) if runs else "-" for at, runs in asked.items())
+            )
 
 
 @cached
