@@ -120,20 +120,6 @@ def test_measuring_selects_and_scores_every_step_as_serving_does(bank, case, nea
             assert [f"r{i}" for i in memory.kept[2][found.row].tolist()] == found.ids
 
 
-def test_negatives_of_the_whole_pool_are_scored_as_kept_rules_are(case):
-    model, adapter, (ids, mask, _, rules) = case
-    kept, whole = (loaded(adapter, rules, all_scores=every) for every in (False, True))
-    for memory in (kept, whole):
-        with attach(model, memory):
-            model(ids, attention_mask=mask)
-    scores_BSM, scores_BSK = (memory.scores.scores_BSK for memory in (whole, kept))
-    assert scores_BSM.requires_grad and scores_BSM.shape[2] == len(rules.keys_MP) > scores_BSK.shape[2]
-    rows_BSK = kept.kept[2][:, None].expand_as(scores_BSK)
-    torch.testing.assert_close(scores_BSM.gather(-1, rows_BSK), scores_BSK)
-    assert torch.equal(whole.scores.positives_BSK.gather(-1, rows_BSK), kept.scores.positives_BSK)
-    assert torch.equal(whole.kept[2], kept.kept[2])
-
-
 def test_pads_choose_nothing(case, near):
     model, adapter, (ids, mask, _, rules) = case
     memories = [loaded(adapter, rules) for _ in range(2)]

@@ -49,8 +49,6 @@ class TrainingMemory(LayerMemory):
         A layer's candidates are those of the prompt's mean query, as in serving, not of the whole sequence's (paper).
     all_rules : bool
         Attend to all M rules whatever the adapter's ``top_k`` is (stage 1).
-    all_scores : bool
-        Score all M rules for the loss, not the kept ones alone, which all but a few rules of a large pool never are.
     steps : dict of str to float or None
         Each token reads the gold rules of its step, as a search leaves them, with others that its scores weigh down:
         settings of the addition ``steps``, see `dynarule.training.recipe.ADDITIONS`.
@@ -71,12 +69,10 @@ class TrainingMemory(LayerMemory):
         adapter: RuleAdapter | nn.Module,
         prompt_queries: bool = False,
         all_rules: bool = False,
-        all_scores: bool = False,
         steps: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(adapter)
-        self.prompt_queries, self.all_rules, self.all_scores = prompt_queries, all_rules, all_scores
-        self.steps = steps
+        self.prompt_queries, self.all_rules, self.steps = prompt_queries, all_rules, steps
         self.measure = False
         self.scores: StepScores | None = None
         self.kept: dict[int, Tensor] = {}
@@ -199,9 +195,9 @@ class TrainingMemory(LayerMemory):
         self, projection: RuleProjection, query_BHTD: Tensor, key_BKF: Tensor, rows_BK: Tensor
     ) -> StepScores:
         batch = self.batch
-        if self.measure or self.all_scores:
+        if self.measure:
             rows_BK = self._all_rows(rows_BK)
-            with torch.set_grad_enabled(torch.is_grad_enabled() and not self.measure):
+            with torch.no_grad():
                 key_MF = projection.keys(batch.keys_MP.to(projection.k.weight.dtype))
             key_BKF = key_MF.expand(len(rows_BK), -1, -1)
         queries_BSHD = step_queries(query_BHTD, batch.question_BT, batch.search_BS)

@@ -9,7 +9,6 @@ from typing import Any, Literal, get_args, get_type_hints
 
 Method = Literal["dynarule", "srki", "kblam"]
 PoolQueries = Literal["full", "prompt"]
-Negatives = Literal["kept", "pool"]
 
 PAPER_MIX = {"single_rule": 0.3, "multi_rule": 0.4, "multi_hop": 0.3}
 """Share of each family in every batch."""
@@ -51,12 +50,6 @@ class Recipe:
     pool_queries: PoolQueries = field(
         default="full", metadata={"help": "tokens whose mean query chooses candidates (equation 3)"}
     )
-    negatives: Negatives = field(
-        default="kept",
-        metadata={
-            "help": "what a step's rules are told from: the candidates (equation 3), or the whole pool"
-        },
-    )
     temperature: float = field(default=0.05, metadata={"help": "of the retrieval loss (equation 5)"})
     retrieval_weight: float = field(default=1.0, metadata={"help": "weight of the retrieval loss"})
     learning_rate: float = field(default=1e-4, metadata={"help": "peak"})
@@ -83,7 +76,6 @@ class Recipe:
             ("method", get_args(Method)),
             ("stage", (1, 2)),
             ("pool_queries", get_args(PoolQueries)),
-            ("negatives", get_args(Negatives)),
         ):
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} must be one of {list(choices)}, got {getattr(self, name)!r}")

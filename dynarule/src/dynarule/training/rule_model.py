@@ -65,9 +65,7 @@ class RuleModel(nn.Module):
         if "whiten" in recipe.additions:
             whiten(self.projections, bank)
         steps = recipe.additions.get("steps") if recipe.stage == 1 else None
-        self.memory = TrainingMemory(
-            adapter, recipe.pool_queries == "prompt", recipe.stage == 1, recipe.negatives == "pool", steps
-        )
+        self.memory = TrainingMemory(adapter, recipe.pool_queries == "prompt", recipe.stage == 1, steps)
 
     @property
     def base(self) -> Any:
