@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any, get_type_hints
 
 import torch
@@ -129,6 +131,13 @@ def weights_hash(model: nn.Module) -> str:
             digest.update(f"{name} {tuple(data.shape)}".encode())
             digest.update(rows.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()[:16]
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> tuple[Tensor, Tensor]:
+    """Return rows of token ids, filled up on a side to the longest, and what is no padding, 1 or 0: (B, T) each."""
+    ids = [torch.tensor(row, dtype=torch.long) for row in rows]
+    fill = partial(nn.utils.rnn.pad_sequence, batch_first=True, padding_side=side)
+    return fill(ids, padding_value=pad), fill([torch.ones_like(row) for row in ids])
 
 
 def base_matrix(module: nn.Module) -> Any:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from .adapter import RuleAdapter
 from .bank.bank import RuleBank
 from .bank.sources import listed
+from .base_model import padded
 from .decoding import RunningText, check_decoding, growing_cache, setting
 from .memory.hooks import attach
 from .memory.refusal import Refusals, refusal
@@ -151,7 +152,7 @@ def generate(
     with attach(model, memory):
         for start in range(0, len(encoded), batch_size):
             batch = encoded[start : start + batch_size]
-            ids_BT, mask_BT = left_pad(batch, pad, model.device)  # type: ignore[arg-type]
+            ids_BT, mask_BT = (part.to(model.device) for part in padded(batch, pad, "left"))  # type: ignore[arg-type]
             length = ids_BT.shape[1]
             rooms = [(longest or sys.maxsize) - len(ids) or 1 for ids in batch]  # places that the model has
             writers = []
@@ -233,14 +234,6 @@ def pad_id(model: nn.Module, tokenizer: Any) -> int:
         if value is not None:
             return value[0] if isinstance(value, list) else int(value)  # type: ignore[arg-type]
     return 0
-
-
-def left_pad(rows: list[list[int]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return token ids and the attention mask, both (B, T)."""
-    longest = max(map(len, rows))
-    ids = [[pad] * (longest - len(row)) + row for row in rows]
-    mask = [[0] * (longest - len(row)) + [1] * len(row) for row in rows]
-    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
 
 
 def _end_ids(model: nn.Module, tokenizer: Any, options: dict[str, Any]) -> list[int]:

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
+from transformers.integrations.sdpa_attention import repeat_kv
 
 from .attention import AttendedRules, additive, rule_attention, rule_bias, text_bias
 
@@ -82,11 +83,12 @@ def fused_attention(
 ) -> Tensor:
     """Attend with one SDPA call: rules answer the second half of a doubled head dimension, text the first."""
     batch, heads, _, head_dim = query.shape
-    rule_key, rule_value = (_all_heads(side, heads) for side in rules.each_row(batch))
+    rule_key, rule_value = (repeat_kv(side, heads // side.shape[1]) for side in rules.each_row(batch))
     right, left = (0, head_dim), (head_dim, 0)  # where zeros go in the last dimension
     joint_query = torch.cat([query, rules.query_BHTD], -1)  # (B, H, T, 2 D)
-    joint_key = torch.cat([pad(rule_key, left), pad(_all_heads(key, heads), right)], 2)  # (B, H, R + S, 2 D)
-    joint_value = torch.cat([rule_value, _all_heads(value, heads)], 2)  # (B, H, R + S, D)
+    text_key, text_value = (repeat_kv(side, heads // side.shape[1]) for side in (key, value))
+    joint_key = torch.cat([pad(rule_key, left), pad(text_key, right)], 2)  # (B, H, R + S, 2 D)
+    joint_value = torch.cat([rule_value, text_value], 2)  # (B, H, R + S, D)
     if query.device.type == "cpu":  # whose kernel needs values as wide as keys
         joint_value = pad(joint_value, right)
     bias = _joint_bias(query, key, text_mask, rules)
@@ -124,10 +126,10 @@ def merged_attention(
         seen, shift = (seen + shift).expand(batch, 1, tokens, -1), 0.0
     return _Merged.apply(
         query,
-        _all_heads(key, heads),
-        _all_heads(value, heads),
+        repeat_kv(key, heads // key.shape[1]),
+        repeat_kv(value, heads // value.shape[1]),
         rules.query_BHTD,
-        *(_all_heads(side, heads) for side in rules.each_row(batch)),
+        *(repeat_kv(side, heads // side.shape[1]) for side in rules.each_row(batch)),
         text if isinstance(text, Tensor) else None,
         seen if isinstance(seen, Tensor) else None,
         causal,
@@ -187,13 +189,3 @@ class _Merged(torch.autograd.Function):
             grad, *rules, out, lse - shift, 0.0, False, attn_mask=seen_bias, scale=scale
         )
         return (*(part.to(dtype) for part in (*of_text, *of_rules)), None, None, None, None, None)
-
-
-def _all_heads(text_BGSD: Tensor, heads: int) -> Tensor:
-    """Repeat keys or values for the heads that share them: (B, H, S, D)."""
-    batch, groups, length, head_dim = text_BGSD.shape
-    if groups == heads:
-        return text_BGSD
-    return (
-        text_BGSD[:, :, None].expand(-1, -1, heads // groups, -1, -1).reshape(batch, heads, length, head_dim)
-    )

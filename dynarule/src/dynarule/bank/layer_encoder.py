@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention_interface import is_attached
-from ..base_model import attention_blocks, base_matrix, first_layers
+from ..base_model import attention_blocks, base_matrix, first_layers, padded
 from .sources import listed
 
 if TYPE_CHECKING:
@@ -118,10 +118,7 @@ class LayerEncoder:
             cache = DynamicCache(config=self._decoder.config)
             summed = self._read(torch.tensor([tokens[0][:begun]]), None, cache).sum(1)
             cache.batch_repeat_interleave(len(tokens))
-        mask_BT = torch.zeros(len(tokens), max(map(len, tokens)), dtype=torch.long)
-        ids_BT = torch.zeros_like(mask_BT)
-        for row, ids in enumerate(tokens):
-            ids_BT[row, : len(ids)], mask_BT[row, : len(ids)] = torch.tensor(ids), 1
+        ids_BT, mask_BT = padded(tokens)
         states_BTC = self._read(ids_BT[:, begun:], mask_BT, cache)
         weights_BT1 = mask_BT[:, begun:, None].to(states_BTC)
         return nn.functional.normalize((states_BTC * weights_BT1).sum(1) + summed, dim=-1)

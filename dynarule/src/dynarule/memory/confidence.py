@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from ..adapter import RuleAdapter
 from ..attention import AttendedRules
 from ..bank.bank import RuleBank
-from ..generation import left_pad, pad_id
+from ..base_model import padded
+from ..generation import pad_id
 from ..projection import RuleProjection
 from ..tokenizer import Prompt, encode_prompt
 from .hooks import attach
@@ -112,7 +113,8 @@ def measure_confidence(
     encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(prompts)]
     columns = []
     for start in range(0, len(encoded), batch_size):
-        ids_BT, mask_BT = left_pad(encoded[start : start + batch_size], pad, model.device)  # type: ignore[arg-type]
+        batch = padded(encoded[start : start + batch_size], pad, "left")
+        ids_BT, mask_BT = (part.to(model.device) for part in batch)  # type: ignore[arg-type]
         memory = _MeasuringMemory(adapter, banks[start])
         with attach(model, memory):
             model(ids_BT, attention_mask=mask_BT, use_cache=False, logits_to_keep=1)

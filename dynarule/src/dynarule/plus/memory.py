@@ -14,7 +14,7 @@ from ..memory.serving import Kept, Retrieval, RuleMemory, real_tokens
 from .config import PlusConfig, PlusProjection
 from .lookahead import Tables, planned
 from .reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput
-from .words import SearchText, Words, words_of
+from .words import SearchText, words_of
 
 MIN_LEVEL_WEIGHT = 1e-3
 """Weight of backward levels up to which words count nothing in them."""
@@ -90,7 +90,8 @@ class PlusMemory(RuleMemory):
         scores_NM = self.bank.scores(projection, query_NHD)
         texts = self.search_texts(rows, known.kind_BT) if self.config.word_weight else []
         if texts:
-            begun_NM = torch.stack([self._words().begun(text, self.bank) for text in texts])
+            words = words_of(self.bank, self.config.word_stemmer)
+            begun_NM = torch.stack([words.begun(text, self.bank) for text in texts])
             scores_NM = scores_NM + self.config.word_weight * begun_NM.to(scores_NM)
         levels = self._levels(projection, known, texts, allowed_NM)
         if levels:
@@ -200,10 +201,7 @@ class PlusMemory(RuleMemory):
             keys, values = (side.to(bank.device, torch.float32) for side in (bank.keys, bank.values))
             weight, of_levels = self.config.word_weight, float(ahead.weight)
             counts = weight and of_levels > MIN_LEVEL_WEIGHT
-            words, share = (self._words(), weight / of_levels) if counts else (None, 0.0)
-            tables = Tables(keys, values, words, share, {})
+            words = words_of(bank, self.config.word_stemmer) if counts else None
+            tables = Tables(keys, values, words, weight / of_levels if counts else 0.0, {})
             self._tables_made = state, tables
         return self._tables_made[1]
-
-    def _words(self) -> Words:
-        return words_of(self.bank, self.config.word_stemmer)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import additive
-from ..base_model import first_layers
+from ..base_model import first_layers, padded
 from ..tokenizer import text_ids
 
 States = tuple[Tensor, Tensor]
@@ -120,9 +120,10 @@ class RuleStates:
     def __call__(self, texts: Sequence[str]) -> list[States]:
         """Return the states of rules, computing those that are not at hand in one forward."""
         new = [text for text in dict.fromkeys(texts) if text not in self._kept]
-        return self._keep(dict(zip(new, self._read(new), strict=True)), texts)
+        return self.keep(dict(zip(new, self._read(new), strict=True)), texts)
 
-    def _keep(self, made: dict[str, States], texts: Sequence[str]) -> list[States]:
+    def keep(self, made: Mapping[str, States], texts: Sequence[str]) -> list[States]:
+        """Keep what was read here or elsewhere; return the states of some rules, which are used now."""
         self._kept.update(made)
         for text in texts:
             self._kept.move_to_end(text)
@@ -131,10 +132,6 @@ class RuleStates:
         while kept > self.most:
             kept -= _lines(self._kept.popitem(last=False)[0])
         return states
-
-    def keep(self, text: str, states: States) -> None:
-        """Keep what was read elsewhere."""
-        self._keep({text: states}, [text])
 
     def unread(self, text: str, shift_T: Tensor | None = None) -> Unread | None:
         """Return what is left to read of rules that stand together; None if it is nothing, or a rule alone.
@@ -160,17 +157,15 @@ class RuleStates:
         from transformers import DynamicCache
 
         lead, _ = self.tokens(texts[0])
-        rows = [torch.tensor(lead + self.tokens(text)[1]) for text in texts]
-        lengths_B1 = torch.tensor([[len(row)] for row in rows])
-        ids_BT = nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        places_T = torch.arange(ids_BT.shape[1])
+        rows = [lead + self.tokens(text)[1] for text in texts]
+        ids_BT, mask_BT = padded(rows)
         cache = DynamicCache()
         device = self._decoder.embed_tokens.weight.device
         self._layers.config._attn_implementation = self._decoder.config._attn_implementation
         self._layers(
             input_ids=ids_BT.to(device),
-            attention_mask=(places_T < lengths_B1).long().to(device),
-            position_ids=(places_T - lengths_B1).to(device),
+            attention_mask=mask_BT.to(device),
+            position_ids=(torch.arange(ids_BT.shape[1]) - mask_BT.sum(-1, keepdim=True)).to(device),
             past_key_values=cache,
             use_cache=True,
         )

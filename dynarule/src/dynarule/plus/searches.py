@@ -12,10 +12,10 @@ from torch import Tensor
 
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
-from ..base_model import first_layers
+from ..base_model import first_layers, padded
 from ..memory.hooks import attach
 from ..memory.training import RuleBatch, TrainingMemory
-from ..training.data import Encoder, Row, pad_right
+from ..training.data import Encoder, Row
 from ..training.pools import Rows, RulePools
 from .reader import SearchInput, paper_states, token_kinds
 
@@ -106,7 +106,7 @@ def read_searches(
         layers = first_layers(model.get_decoder(), layer)
         for start in range(0, len(order), READ_BATCH):
             part = order[start : start + READ_BATCH]
-            ids_BT, mask_BT = pad_right([encoded[i].ids for i in part], 0)
+            ids_BT, mask_BT = padded([encoded[i].ids for i in part])
             answer_BT = torch.arange(ids_BT.shape[1]) >= torch.tensor([[encoded[i].prompt] for i in part])
             held = None
             if config.first_layer != layer:

@@ -126,7 +126,7 @@ class TokenMemory(PlusMemory):
         if left is None:
             return None
         states = left.take_from(cache, self._real_BS.shape[1] - self._search_BT.shape[1])
-        self.states.keep(left.text, states)
+        self.states.keep({left.text: states}, [left.text])
         self._ahead = self._join([self._prompt, self._latest], {left.text: states})
         output.last_hidden_state = output.last_hidden_state[:, len(left) :]
         return output

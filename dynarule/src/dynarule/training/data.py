@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ..base_model import padded
 from ..config import DynaRuleConfig, SearchPlace
 from ..search_token import SEARCH_TOKEN, search_id
 from ..tokenizer import encode_prompt, question_prompts
@@ -216,7 +217,7 @@ class Collator:
         pad = self.encoder.tokenizer.pad_token_id
         if pad is None:
             pad = self.encoder.tokenizer.eos_token_id or 0
-        ids_BT, mask_BT = pad_right([row.ids for row in rows], pad)
+        ids_BT, mask_BT = padded([row.ids for row in rows], pad)
         prompt_B1 = torch.tensor([[row.prompt] for row in rows])
         question_BT = torch.arange(ids_BT.shape[1]) < prompt_B1
         answer_BT = mask_BT.bool() & ~question_BT
@@ -235,11 +236,3 @@ class Collator:
             for s, step in enumerate(row.gold):
                 batch["gold_BSG"][b, s, : len(step)] = torch.tensor([place[rule] for rule in step])
         return batch
-
-
-def pad_right(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Return the ids of some rows, padded to the longest, and where they are no padding: (B, T)."""
-    lengths_B1 = torch.tensor([[len(row)] for row in rows])
-    mask_BT = torch.arange(int(lengths_B1.max())) < lengths_B1
-    ids = [torch.tensor(row) for row in rows]
-    return nn.utils.rnn.pad_sequence(ids, batch_first=True, padding_value=pad), mask_BT.long()

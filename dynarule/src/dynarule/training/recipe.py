@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_type_hints
@@ -100,8 +100,7 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; ``Recipe(**values)`` reads them."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return values | {"mix": None if self.mix is None else dict(self.mix)}
+        return asdict(self)
 
 
 def check_numbers(recipe: Any, may_be_zero: Collection[str] = ()) -> None:
