@@ -80,7 +80,12 @@ def build(
     check_count("jobs", jobs, 1)
     shards = plan(spec)
     if ray:
-        _build_on_ray(ray, out, spec, len(shards), progress)
+        place, count = Path(out).absolute(), len(shards)  # tasks run in folders of their own
+
+        def work(number: int, total: int) -> None:
+            build(place, scale, seed, part=(number, total), version=version, dials=dials)
+
+        run_on_ray(ray, work, count, lambda done, total: progress(count * done // total, count, ""))
     folder, head = Path(out), {"format": FORMAT} | spec.to_dict()
     manifest = _check_is_ours(folder, head)
     if part is not None:
@@ -162,18 +167,6 @@ def _start_maker() -> None:
     """Start a worker that collects no cycles: it makes millions of small tuples, none is in one, and it ends soon."""
     start_worker()
     gc.disable()
-
-
-def _build_on_ray(
-    address: str, out: str | Path, spec: WorldSpec, count: int, progress: BuildProgress
-) -> None:
-    place = Path(out).absolute()  # tasks run in folders of their own
-    scale, seed, world = spec.scale, spec.seed, {"version": spec.version, "dials": spec.dials}
-
-    def work(number: int, total: int) -> None:
-        build(place, scale, seed, part=(number, total), **world)  # type: ignore[arg-type]
-
-    run_on_ray(address, work, count, lambda done, total: progress(count * done // total, count, ""))
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:

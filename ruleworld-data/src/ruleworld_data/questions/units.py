@@ -113,7 +113,8 @@ class UnitSource:
             has, last = world.blocks["entity2attr"], -1 if skeleton.answer_type == "count" else 0
             kind = has["entity"][self._rows[0]]
             queried = world.blocks[skeleton.path[last]]["attribute"][self._rows[last]]
-            self._keep(keyed_integers(("asked of", world.seed), 2, kind, queried) == world.is_heldout)
+            heldout = world.world_id.endswith("-heldout")
+            self._keep(keyed_integers(("asked of", world.seed), 2, kind, queried) == heldout)
         if skeleton.has_threshold:  # the chain begins after the count; who has it comes last
             self._keep(np.lexsort(self._rows))
         entities = len(world.terms["entity"])

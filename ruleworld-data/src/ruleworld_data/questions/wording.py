@@ -79,13 +79,11 @@ def _fill(frame: str, parts: dict[str, dict[str, str]]) -> str:
     def replace(match: re.Match[str]) -> str:
         part, form = match.group(1), match.group(2)
         text = parts[part.lower()][form]
-        return _capitalise(text) if part[0].isupper() else text
+        if not part[0].isupper():
+            return text
+        # A sentence begins: ``{X} is ...`` takes the slot that holds ``A tiny cat``.
+        if text[0] == "{":
+            return re.sub(r"^\{(\w+)\}", r"{\1_capital}", text)
+        return text[0].upper() + text[1:]
 
     return re.sub(r"\{([A-Za-z]+)\.(\w+)\}", replace, frame)
-
-
-def _capitalise(text: str) -> str:
-    """Begin a sentence: ``{X} is ...`` takes the slot that holds ``A tiny cat``."""
-    if text[0] != "{":
-        return text[0].upper() + text[1:]
-    return re.sub(r"^\{(\w+)\}", r"{\1_capital}", text)

@@ -30,12 +30,11 @@ def selective_scores(answers: Sequence[str], gold: Sequence[str]) -> dict[str, f
         refuses, else 0, as ``refused_unknown`` of a question without an answer, where to refuse is right, and as
         ``refused_known`` of any other, where it is wrong.
     """
-    unknown = has_no_answer(gold)
     refused = len(answers) > 0 and all(same_answer(answer, UNKNOWN) for answer in answers)
     scores = {"coverage": float(not refused)}
     if not refused:
         scores["answered_match"] = exact_match(answers, gold)
-    scores["refused_unknown" if unknown else "refused_known"] = float(refused)
+    scores["refused_unknown" if has_no_answer(gold) else "refused_known"] = float(refused)
     return scores
 
 

@@ -182,9 +182,7 @@ class _Words:
         self.kinds = set(words.entities)
 
 
-@cache
-def _words() -> _Words:
-    return _Words()
+_words = cache(_Words)
 
 
 def _fact(text: str, individuals: tuple[str, str], what: str) -> Fact:

@@ -104,11 +104,6 @@ class World:
         return sum(len(block) for block in self.blocks.values())
 
     @property
-    def is_heldout(self) -> bool:
-        """Whether this is the held-out world of its seed."""
-        return self.world_id.endswith("-heldout")
-
-    @property
     def structure_id(self) -> str:
         """The world's name without the dials that change texts alone: names the streams of its questions."""
         return "-".join(part for part in self.world_id.split("-") if not part.startswith("words"))

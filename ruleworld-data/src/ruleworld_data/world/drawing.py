@@ -62,7 +62,9 @@ class _Drawing(Excepting):
         if sizes.exceptions:
             colour = 2 + (sizes.place_state2attr > 0)
             drivers, start = colours[colour], sum(map(len, colours[:colour]))
-            guards, excepted = self._guards(drivers), self._excepted(env_state, drivers)
+            guards, slots = self._guards(drivers), np.zeros((len(env_state), sizes.attributes), dtype=bool)
+            slots[:, drivers] = True  # of `state2attr`, that may have exceptions: as many of each state
+            excepted = self._pick("excepted", env_state, slots)
             trees = [level[start : start + len(drivers)] for level in levels]
             given = np.concatenate([np.repeat(level, 2 * sizes.guards) for level in trees])
             kinds = np.concatenate([guards[: len(level)].ravel() for level in trees])

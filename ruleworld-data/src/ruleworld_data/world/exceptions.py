@@ -10,12 +10,6 @@ from .streams import Ints, keyed_integers, mix
 class Excepting(Draws):
     """Draws rules from the states of places to drivers of a colour of their own, and exceptions to them."""
 
-    def _excepted(self, states: Ints, drivers: Ints) -> Ints:
-        """Choose the slots of ``state2attr`` whose rules have exceptions: as many of each state."""
-        allowed = np.zeros((len(states), self.sizes.attributes), dtype=bool)
-        allowed[:, drivers] = True
-        return self._pick("excepted", states, allowed)
-
     def _guards(self, drivers: Ints) -> Ints:
         """Choose the kinds that rules about each driver have exceptions for: shape drivers x 2 x kinds.
 
