@@ -100,11 +100,6 @@ class PlainWorld:
         self.conclusions = [conclusion for _, conclusion in clauses]
         self.texts = [f"If {premise}, {conclusion}." for premise, conclusion in clauses]
 
-    def any_question(self, draw: random.Random) -> dict[str, Any] | None:
-        """Draw a question of one step to four, or a fourth of the time of two parts; None as in `question`."""
-        hops = draw.choice((1, 2, 2, 3, 3, 4))
-        return self.question(draw, hops, 2 if draw.random() < 0.25 else 1)
-
     def question(self, draw: random.Random, hops: int, parts: int = 1) -> dict[str, Any] | None:
         """Draw a question of some steps, or of two parts with a step each; None if there seems to be none.
 
@@ -241,7 +236,9 @@ def plain_questions(key: str, held_out: bool, count: int) -> tuple[dict[str, tup
         world = plain_world(draw, domain, 300)
         ids = [f"plain-{domain.name.replace(' ', '-')}-{i}" for i in range(len(world.rules))]
         rules |= zip(ids, zip(world.texts, world.conclusions, strict=True), strict=True)
-        drawn = (world.any_question(draw) for _ in range(3 * count))
+        # Of one step to four, or a fourth of the time of two parts.
+        shapes = ((draw.choice((1, 2, 2, 3, 3, 4)), 1 + (draw.random() < 0.25)) for _ in range(3 * count))
+        drawn = (world.question(draw, *shape) for shape in shapes)
         for row in islice(filter(None, drawn), (count - len(rows)) // (len(domains) - number)):
             steps = [step | {"rule_ids": [ids[i] for i in step["rule_ids"]]} for step in row["steps"]]
             rows.append(row | {"steps": steps})

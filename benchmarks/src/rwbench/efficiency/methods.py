@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,10 +114,14 @@ def build(settings: Settings, method: str, rules: int, base: Condition, folder: 
     if method == "prompting":
         return _prompting(settings, rules, base)
     shared = (settings.premises, settings.conclusions)
-    sides = [_side(settings, rules, count, key, folder / str(key)) for key, count in enumerate(shared)]
+    (keys_UP, key_rows_M), (values_VP, value_rows_M) = (
+        _side(settings, rules, count, key, folder / str(key)) for key, count in enumerate(shared)
+    )
+    names = [str(row) for row in range(rules)]
+    texts = [f"rule {name}" for name in names]
+    bank = RuleBank(keys_UP, values_VP, names, texts, "", value_rows_M, key_rows_M)
     # A copy of the modules over the same weights, since the adapter becomes a part of its model.
     model = copy.deepcopy(base.model, {id(weight): weight for weight in base.model.parameters()})
-    bank = _bank(sides, rules)
     if method == "dynarule":
         return _dynarule(settings, model, base.prompt, bank)
     if method.startswith("dynarule-plus"):
@@ -146,15 +150,6 @@ def _side(settings: Settings, rules: int, shared: int, key: int, path: Path) -> 
     count, key = rules if own else shared, settings.seed + key
     rows = random_rows(path, count, settings.encoder_dim, settings.embeddings, key).to(settings.device)
     return rows, None if own else random_tokens(rules, shared, key, settings.device)[0].int()
-
-
-def _bank(sides: Sequence[Side], rules: int) -> RuleBank:
-    """Return a bank of rules with these embeddings, each with a text of its own."""
-    (keys_UP, key_rows_M), (values_VP, value_rows_M) = sides
-    names = [str(row) for row in range(rules)]
-    return RuleBank(
-        keys_UP, values_VP, names, [f"rule {name}" for name in names], "", value_rows_M, key_rows_M
-    )
 
 
 def _bytes_per_rule(bank: RuleBank) -> float:

@@ -38,11 +38,6 @@ def _name(text: str) -> str:
     return _plain(text, 60)
 
 
-def _day(text: str) -> str:
-    date.fromisoformat(text)
-    return text
-
-
 def _spec(value: dict[str, Any]) -> dict[str, Any]:
     """Refuse a spec that is more than plain text to a terminal or a browser; `judge.check_spec` reads it."""
     text = canonical_json(value)
@@ -64,7 +59,11 @@ def skeleton(name: str) -> str:
 Name = Annotated[str, AfterValidator(_name)]
 Text80 = Annotated[str, AfterValidator(partial(_plain, longest=80))]
 Text400 = Annotated[str, AfterValidator(partial(_plain, longest=400))]
-Day = Annotated[str, Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$"), AfterValidator(_day)]
+Day = Annotated[
+    str,
+    Field(pattern="^[0-9]{4}-[0-9]{2}-[0-9]{2}$"),
+    AfterValidator(lambda day: str(date.fromisoformat(day))),
+]
 Link = Annotated[str, Field(pattern=URL, max_length=200)]
 
 

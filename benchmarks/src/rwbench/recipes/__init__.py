@@ -33,15 +33,10 @@ class Options:
     source: DataSource  # names the world: scale, seed, generator version, dials
     split: str = "mini"  # of the questions
     limit: int | None = None  # questions per sub-task, of every fold in turn; None: all
-    models: tuple[Backend, ...] = ()  # a recipe makes its runs for each of them
+    models: tuple[Backend, ...] = ()  # a recipe makes its runs for each of them; empty: the shipped ``tiny``
     encoder: str = "minilm"  # of dense retrieval; see `rwbench.retrievers.dense`
     sizes: tuple[int, ...] = ()  # of pools, in the place of the recipe's, of `SCOPES`; empty: the recipe's
     forms: tuple[str, ...] = REPRESENTATIONS  # of the rules
-
-    @property
-    def all_models(self) -> tuple[Backend, ...]:
-        """The models given, else the shipped ``tiny``."""
-        return self.models or (Local.of(DEFAULT_MODEL, self.source.version),)
 
     @property
     def num_rules(self) -> int:
@@ -163,7 +158,7 @@ def runs(options: Options, pools: Iterable[Pool], rows: Rows) -> list[RunSpec]:
         options.spec(method, form, size, scope, within)
         for size, scope, within in pools
         for form in options.forms
-        for model in options.all_models
+        for model in options.models or (Local.of(DEFAULT_MODEL, options.source.version),)
         for method in rows(Cell(model, form, size, options.encoder))
     ]
     unique = {spec.run_id: spec for spec in specs}  # a row may ask no model, or be the same at two sizes
