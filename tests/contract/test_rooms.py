@@ -90,7 +90,8 @@ def test_names_of_lazy_packages_are_seen_by_type_checkers():
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_folders_say_what_they_hold(package):
+def test_folders_say_what_they_hold_and_types_travel_with_the_package(package):
+    assert (PACKAGES[package] / "py.typed").is_file()
     for module, (path, tree) in TREES.items():
         if path.name == "__init__.py" and path.is_relative_to(PACKAGES[package]):
             assert ast.get_docstring(tree), f"{module} does not say what it holds"
@@ -201,11 +202,6 @@ def test_public_names_exist_and_are_listed(package):
         module = importlib.import_module(room)
         for name in getattr(module, "__all__", ()):
             assert getattr(module, name) is not None and name in dir(module), f"{room}.{name}"
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_types_travel_with_the_package(package):
-    assert (PACKAGES[package] / "py.typed").is_file()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

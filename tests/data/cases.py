@@ -31,3 +31,8 @@ def question_table(subtask, split, scale="paper", seed=0, start=0, stop=None, **
 def rule_table(split="train", *settings, **more):
     """Return the rules of a world."""
     return question_table("rules", split, *settings, **more)
+
+
+def contents(folder):
+    """Return the files of a folder by their paths in it."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}

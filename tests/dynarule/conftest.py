@@ -154,9 +154,9 @@ def make_word_tokenizer(texts, special=("<pad>", "<eos>", "<unk>", "<search>")):
     )
 
 
-def as_fixture(function):
+def as_fixture(function, name=None):
     """A fixture that is the function."""
-    return pytest.fixture(scope="session")(lambda: function)
+    return pytest.fixture(scope="session", name=name)(lambda: function)
 
 
 near, tiny_model, in_pieces = map(as_fixture, (within_rounding, make_model, read_pieces))

@@ -236,15 +236,16 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     assert recipe["mix"] is None  # families are not the paper's
     cli("confidence", *served(folder, "1"), "--questions", folder / "questions.txt", "--write")
     find = [
-        *training(folder)[:7],
+        "--stage",
+        "retrieval",
+        "--held-out",
+        questions,
         "--set",
         "max_steps=4",
         "--set",
         "evaluate_every=2",
-        "--held-out",
-        questions,
     ]
-    cli(*find, "--stage", "retrieval", "--adapter", folder / "1", "--out", folder / "found")
+    cli(*training(folder)[:7], *find, "--adapter", folder / "1", "--out", folder / "found")
     log = json.loads((folder / "found" / "retrieval.json").read_text())["log"]
     assert [entry["step"] for entry in log if "recall" in entry] == [2, 4]
     cli(*training(folder, max_steps=1), "--stage", 2, "--adapter", folder / "found", "--out", folder / "both")

@@ -4,7 +4,6 @@ import copy
 import json
 import math
 import pickle
-import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -300,16 +299,10 @@ def test_a_base_that_cannot_be_hashed_is_not(tiny_model):
 # Files that are whole, and belong together.
 
 
-@pytest.fixture(scope="module")
-def whole_folder(tiny_model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("whole")
-    moved(tiny_model("qwen2")).save_pretrained(folder)
-    return folder
-
-
 @pytest.fixture
-def folder(whole_folder, tmp_path):
-    return Path(shutil.copytree(whole_folder, tmp_path / "adapter"))
+def folder(tiny_model, tmp_path):
+    moved(tiny_model("qwen2")).save_pretrained(tmp_path / "adapter")
+    return tmp_path / "adapter"
 
 
 PLACE = "base_model.model.model.layers.{}.self_attn.dynarule_projection.{}"

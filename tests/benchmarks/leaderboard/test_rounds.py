@@ -27,10 +27,6 @@ from ..command import rwbench
 BM25 = "2026-11-28_bm25"
 
 
-def command(*words):
-    return rwbench("round", *words)
-
-
 @pytest.fixture(scope="module")
 def played(submissions, small_spec, tmp_path_factory):
     """A round from start to end, by its commands; how the folder stood after each."""
@@ -40,7 +36,7 @@ def played(submissions, small_spec, tmp_path_factory):
     stages = {}
 
     def run(*words):
-        done = command(*words)
+        done = rwbench("round", *words)
         assert done.exit_code == 0, done.output
         stages[words[0]] = (done.stdout, {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()})
 

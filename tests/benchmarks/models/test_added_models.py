@@ -22,11 +22,6 @@ from ..command import run, rwbench
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture
-def cache(tmp_path):
-    return tmp_path / "cache"
-
-
 def test_the_file_of_a_package_is_found_without_importing_it(tmp_path, monkeypatch):
     site = tmp_path / "site"
     (site / "carrier").mkdir(parents=True)
@@ -52,7 +47,7 @@ def test_a_package_that_is_not_there_is_a_line_to_type(monkeypatch):
     assert 'pip install --no-deps "no-such-package-here==1.2"' in done.stderr
 
 
-def test_what_is_no_model_to_add_is_said(tmp_path, cache):
+def test_what_is_no_model_to_add_is_said(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     with pytest.raises(FileNotFoundError, match="smollm2"):
@@ -67,7 +62,7 @@ def test_what_is_no_model_to_add_is_said(tmp_path, cache):
     (tmp_path / "taught" / "more").symlink_to(tmp_path)
     with pytest.raises(ValueError, match="more is a link"):
         add_model(str(tmp_path / "taught"))
-    assert not cache.exists()
+    assert not (tmp_path / "cache").exists()
 
 
 def test_a_model_of_the_hub_is_found_where_it_was_downloaded(tmp_path, model_folder, monkeypatch):
@@ -82,19 +77,19 @@ def test_a_model_of_the_hub_is_found_where_it_was_downloaded(tmp_path, model_fol
     assert base_folder("some/model") == snapshot and Local.of("some/model").label == "model"
 
 
-def test_a_damaged_file_leaves_nothing_behind(tmp_path, cache):
+def test_a_damaged_file_leaves_nothing_behind(tmp_path):
     pytest.importorskip("gguf")
     (tmp_path / "broken.gguf").write_bytes(b"GGUF" + bytes(64))
     with pytest.raises(ValueError, match=r"cannot add .*broken\.gguf"):
         add_model(str(tmp_path / "broken.gguf"))
-    assert not [path for path in cache.rglob("*") if path.is_file()]
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_a_model_that_was_added_is_called_by_its_name(cache, model_folder):
+def test_a_model_that_was_added_is_called_by_its_name(tmp_path, model_folder):
     for name in KNOWN:
         with pytest.raises(FileNotFoundError, match=f"type: rwbench models add {name}"):
             resolve(name)
-    place = cache / "models" / "mine"
+    place = tmp_path / "cache" / "models" / "mine"
     place.parent.mkdir(parents=True)
     place.symlink_to(model_folder)
     assert base_folder("mine") == place / "base"

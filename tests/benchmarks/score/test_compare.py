@@ -14,10 +14,6 @@ from rwbench.spec import RunSpec
 from ..command import rwbench
 
 
-def compare(*words):
-    return rwbench("compare", *words)
-
-
 def test_differences_are_those_of_the_samples(finished):
     out, ids = finished
     found = compare_runs([out / name for name in ids], ["recall@1", "recall@10"])
@@ -43,7 +39,7 @@ def test_differences_are_those_of_the_samples(finished):
 def test_the_command_prints_what_json_holds(finished):
     out, ids = finished
     pair = [out / name for name in ids[:2]]
-    found, text = json.loads(compare(*pair, "--json").stdout), compare(*pair).stdout
+    found, text = json.loads(rwbench("compare", *pair, "--json").stdout), rwbench("compare", *pair).stdout
     entry = found["comparisons"][0]["metrics"]["recall@1"]
     assert f"{100 * entry['difference']['value']:+.1f} points" in text
     assert 'method.retriever.name: "bm25" -> "random"' in text

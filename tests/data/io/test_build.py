@@ -30,15 +30,11 @@ from ruleworld_data.io import (
 from ruleworld_data.spec import RULE_SPLITS, SUBTASKS, VERSION, Dials, WorldSpec, splits_of
 from typer.testing import CliRunner
 
-from ..cases import question_table, rule_table
+from ..cases import contents, question_table, rule_table
 
 HEAD = {"format": 1, "generator_version": f"{VERSION}.0", "scale": "tiny", "seed": 0}
 SHARD = "multi_hop_3/train-00000-of-00001.parquet"
 pytestmark = pytest.mark.usefixtures("tables_at_hand")
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def command(*words: object) -> str:

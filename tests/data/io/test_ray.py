@@ -12,6 +12,8 @@ import time
 import pytest
 from ruleworld_data.io import build
 
+from ..cases import contents
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ruleworld-data[ray]"),
@@ -30,10 +32,6 @@ def cluster():
         started.second = started.add_node(num_cpus=1, object_store_memory=100 << 20)
         yield started
         started.shutdown()
-
-
-def contents(folder):
-    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
 def begin(folder, address, shards=0):

@@ -396,25 +396,20 @@ def test_an_embedding_that_does_not_fit_its_dtype_is_named():
 # Search is sorting all scores.
 
 
-def test_halves_are_summed_in_single_precision(near):
-    generator = torch.Generator().manual_seed(0)
-    keys = torch.randn(3000, 512, generator=generator).to(torch.bfloat16)
-    direction = torch.randn(3, 512, generator=generator)
-    expected = direction.double() @ keys.double().T
-    assert near(dot_rows(direction, keys), expected)
-    # what it would be otherwise
-    assert not near((direction.bfloat16() @ keys.T).float(), expected, units=1000)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_halves_on_a_gpu_lose_nothing_of_the_query(dtype, near):
+def test_halves_lose_nothing_of_the_query(dtype, device, near):
+    if device == "cuda" and not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
     generator = torch.Generator().manual_seed(0)
     keys = torch.randn(3000, 512, generator=generator).to(dtype)
     direction = torch.randn(3, 512, generator=generator)
-    got = dot_rows(direction.cuda(), keys.cuda()).cpu()
+    expected = direction.double() @ keys.double().T
+    got = dot_rows(direction.to(device), keys.to(device)).cpu()
     # What two bf16 numbers leave of an fp32 one is 2^-17 of it, 64 units.
-    assert near(got, direction.double() @ keys.double().T, units=128)
+    assert near(got, expected, units=64 if device == "cpu" else 128)
+    # what it would be otherwise
+    assert not near((direction.to(dtype) @ keys.T).float(), expected, units=256)
 
 
 @pytest.mark.parametrize("size", [1.0, 1e-2])

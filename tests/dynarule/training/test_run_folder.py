@@ -18,8 +18,7 @@ FINAL = ("adapter_model.safetensors", "adapter_config.json", "README.md", "recip
 def checkpoint(folder, number, state='{"log_history": []}'):
     """What the Trainer saves; its state comes last."""
     (folder / f"checkpoint-{number}").mkdir(parents=True)
-    if state is not None:
-        (folder / f"checkpoint-{number}" / "trainer_state.json").write_text(state)
+    (folder / f"checkpoint-{number}" / "trainer_state.json").write_text(state)
 
 
 def test_a_new_run_does_not_move_in_with_old_checkpoints(tmp_path):
