@@ -131,11 +131,11 @@ def test_reading_is_a_plain_forward_with_the_rules_before_the_text(family, readi
 @pytest.mark.parametrize(
     ("limit", "shifts"), [(None, [0.0, -3.0, -6.0]), (2.0, [0.0, -2.0, -2.0]), (9.0, [0.0, -3.0, -6.0])]
 )
-def test_a_rule_that_only_a_plan_brings_stays_readable(limit, shifts, ready, rules):
+def test_a_rule_that_only_a_plan_brings_stays_readable(limit, shifts, ready):
     """It counts as the last of the K, and never less than the limit."""
     _, _, memory = ready(score_weight=3.0, score_limit=limit)
-    memory._results = {0: SearchResult({0: 5.0, 1: 4.0, 2: 3.0}, [0, 1, 3])}
-    assert memory._of_row(0) == list(zip([rules.texts[at] for at in (0, 1, 3)], shifts, strict=True))
+    result = SearchResult({0: 5.0, 1: 4.0, 2: 3.0}, [0, 1, 3])
+    assert memory._weights(result) == dict(zip((0, 1, 3), shifts, strict=True))
 
 
 @pytest.mark.parametrize("family", ["qwen3", "mistral"])

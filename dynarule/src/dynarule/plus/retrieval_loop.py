@@ -69,7 +69,8 @@ class RetrievalLoop:
         recipe = self.recipe
         log, best = self._load(state) if state.is_file() else ([], {})
         for step in range(int(log[-1]["step"]) + 1 if log else 1, recipe.max_steps + 1):
-            if self._stalled(log):
+            qualities = [_quality(entry) for entry in log]
+            if log and len(log) - qualities.index(max(qualities)) > recipe.patience:
                 break
             losses = self.step(step - 1)
             if step % recipe.evaluate_every and step < recipe.max_steps:
@@ -104,10 +105,6 @@ class RetrievalLoop:
         moments = {int(number): values for number, values in parts.items()}
         self.optimizer.load_state_dict(self.optimizer.state_dict() | {"state": moments})
         return log, best
-
-    def _stalled(self, log: Log) -> bool:
-        qualities = [_quality(entry) for entry in log]
-        return bool(log) and len(log) - qualities.index(max(qualities)) > self.recipe.patience
 
     def step(self, step: int) -> dict[str, float]:
         """Train on one batch."""

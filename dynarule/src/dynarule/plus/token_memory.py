@@ -231,13 +231,9 @@ class TokenMemory(PlusMemory):
         if not len(self.bank):
             return [[] for _ in self._steps_B]
         self._find(self.layer, None, has_B, number)
-        return [self._of_row(row) for row in range(len(self._steps_B))]
-
-    def _of_row(self, row: int) -> list[WeightedText]:
-        """Return the texts that a row reads, and what is added to attention scores of each."""
-        result = self._results.get(row)
-        weights = {} if result is None else self._weights(result)
-        return [(self.bank.texts[at], weight) for at, weight in weights.items()]
+        results = [self._results.get(row) for row in range(len(self._steps_B))]
+        weights_B = [self._weights(result) if result else {} for result in results]
+        return [[(self.bank.texts[at], weight) for at, weight in row.items()] for row in weights_B]
 
     def _join(
         self, sets: Sequence[Sequence[Sequence[WeightedText]]], known: dict[str, States] | None = None

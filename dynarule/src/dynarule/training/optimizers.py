@@ -33,12 +33,9 @@ class MuonAdamW(torch.optim.AdamW):
     """
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Take one step."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Take one step from the gradients that are there; a Trainer gives no closure that would make them."""
+        assert closure is None
         groups = self.param_groups
         for group in groups:
             if not group.get("muon"):
@@ -58,7 +55,6 @@ class MuonAdamW(torch.optim.AdamW):
             super().step()
         finally:
             self.param_groups = groups
-        return loss
 
 
 def _orthogonal(matrix: Tensor) -> Tensor:
