@@ -7,6 +7,7 @@ import random
 import time
 
 import pytest
+from dynarule.bank import RuleBank
 from dynarule.training import LogLines
 from dynarule.training.run_folder import claim
 from transformers import TrainerCallback
@@ -94,7 +95,8 @@ def test_a_run_goes_on_with_its_own_questions_rules_and_adapter(make_case, quick
         if name == "questions":
             rows = rows[::-1]
         elif name == "rules":
-            bank.texts[0] += " so"
+            texts = [f"{bank.texts[0]} so", *bank.texts[1:]]
+            bank = RuleBank(bank.keys_MP, bank.values_MP, bank.ids, texts, bank.encoder)
         elif name == "model":
             adapter.config.base["weights_hash"] = "of another"
         else:
