@@ -141,10 +141,8 @@ class BruteForce:
             if any(len(values) != 1 for values in counts):
                 return set()
             numbers = [int(*values) for values in counts]
-            high, winners = (
-                max(numbers),
-                [who for who, n in zip(asked, numbers, strict=True) if n == max(numbers)],
-            )
+            high = max(numbers)
+            winners = [who for who, n in zip(asked, numbers, strict=True) if n == high]
             kinds = {plain(re.search(rf"(\w+)\({who}\)", facts)[1]) for who in winners}
             results = {"Sum": sum(numbers), "Difference": high - min(numbers), "Highest": high}
             return kinds if compared[1] == "Most" else {str(results[compared[1]])}

@@ -224,12 +224,6 @@ def test_srki_selects_once_in_every_layer_and_never_again(tiny_model, tiny_token
     assert sorted(found) == [0, 1, 2, 3]
     assert {rules.key_BHRD.shape[2] for rules in found.values()} == {6}
     assert all(rules.visible_BTR is None and rules.shift == 0 for rules in found.values())
-    (answer,) = generate(
-        model,
-        tiny_tokenizer(),  # needs no <search>
-        bank,
-        ["w11"],
-        max_new_tokens=4,
-        logits_processor=[forcing(1)],
-    )
+    options = {"max_new_tokens": 4, "logits_processor": [forcing(1)]}
+    (answer,) = generate(model, tiny_tokenizer(), bank, ["w11"], **options)  # needs no <search>
     assert [(r.step, r.layer) for r in answer.trace] == [(0, 2)]

@@ -154,12 +154,8 @@ def test_every_way_to_attend_has_the_gradients_of_the_equation(way, shift, maske
         causal[1, :, :, :3] = False  # the first rows see no text at all, as left padding does
         seen[0, 20:, 2] = False
         seen[0, :5] = False
-    arguments = (
-        *text,
-        causal if masked else None,
-        AttendedRules(*rules, seen if masked else None, shift),
-        0.3,
-    )
+    asked = AttendedRules(*rules, seen if masked else None, shift)
+    arguments = (*text, causal if masked else None, asked, 0.3)
     out, expected = way(*arguments), rule_attention(*arguments)
     assert near(out, expected, units=1000)
     weight = torch.randn(out.shape, generator=generator, dtype=torch.float64)

@@ -790,12 +790,8 @@ def cell(tiny_model, tiny_tokenizer, tmp_path_factory):
         model.get_output_embeddings().weight[[0, 95, 96]] = 0  # it does not end by itself
         return model
 
-    return Cell(
-        base,
-        tiny_tokenizer(search=True),
-        random_bank([f"rule {i}" for i in range(30)]),
-        tmp_path_factory.mktemp("cell"),
-    )
+    bank = random_bank([f"rule {i}" for i in range(30)])
+    return Cell(base, tiny_tokenizer(search=True), bank, tmp_path_factory.mktemp("cell"))
 
 
 @pytest.mark.parametrize("what", WORKS)

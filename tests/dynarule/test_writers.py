@@ -260,9 +260,7 @@ def test_a_lock_that_is_another_file_too_is_refused(tmp_path):
     (tmp_path / "bank").mkdir()
     os.link(tmp_path / "mine", tmp_path / "bank/.lock")
     with pytest.raises(ValueError, match=r"\.lock is a link"):
-        RuleBank(torch.ones(1, 4), torch.ones(1, 4), ["r"], ["If A runs, A is tired."]).save(
-            tmp_path / "bank"
-        )
+        rules("r").save(tmp_path / "bank")
     assert (tmp_path / "mine").read_text() == "mine"
 
 

@@ -47,10 +47,8 @@ def test_both_stages_make_an_adapter_and_a_killed_training_ends_alike(method, ow
         recipe = replace(RECIPE, stages=(STAGES[0], FOUND, STAGES[1]))
     last = out / str(len(recipe.stages))
     folder = train_adapter(recipe, str(own), method, "nl", out)
-    config, weights = (
-        DynaRuleConfig.from_pretrained(folder),
-        (folder / "adapter_model.safetensors").read_bytes(),
-    )
+    config = DynaRuleConfig.from_pretrained(folder)
+    weights = (folder / "adapter_model.safetensors").read_bytes()
     assert (config.search_id is not None) == (method == "dynarule")
     assert (config.confidence_layer is not None) == (config.top_k == 8) == (method != "kblam")
     assert str(own) not in (folder / "README.md").read_text() and config.base_model_name_or_path == "./own"
@@ -89,11 +87,7 @@ def test_finding_alone_makes_an_adapter_that_answers_among_rules(own, tmp_path):
         answers = list(chosen.answer([(pool, question) for question in questions], 3))
         found = [ids for answer in answers for ids in answer.retrieved]
         assert found and all(1 <= len(ids) <= kept and set(ids) <= set(pool.ids) for ids in found)
-    reading = QUICK | {
-        "stage": 1,
-        "pool_size": (20, 40),
-        "additions": {"steps": {"beside": 2.0}, "whiten": {}},
-    }
+    reading = STAGES[0] | {"additions": {"steps": {"beside": 2.0}, "whiten": {}}}
     vectors = memory | {"reading": "vector", "shared_after": True}
     recipe = replace(recipe, begin=PLUS, stages=(reading,), dtype="bfloat16", memory=vectors, plain=0)
     trained = load_file(train_adapter(recipe, str(own), PLUS, "nl", tmp_path / "v") / WEIGHTS)

@@ -362,14 +362,12 @@ def test_each_different_text_is_embedded_once_block_by_block(fingerprint, monkey
     monkeypatch.setattr("dynarule.bank.embedding_cache.BLOCK", 8)
     texts = [f"If A is w{i % 4}, it has {i // 2} horns." for i in range(20)]
     blocks, counts = [], []
-    bank = RuleBank.from_texts(
-        texts,
-        None,
-        lambda block: blocks.append(block) or encode(block),
-        encoder=fingerprint,
-        dtype=torch.float16,
-        progress=lambda *count: counts.append(count),
-    )
+    options = {
+        "encoder": fingerprint,
+        "dtype": torch.float16,
+        "progress": lambda *count: counts.append(count),
+    }
+    bank = RuleBank.from_texts(texts, None, lambda block: blocks.append(block) or encode(block), **options)
     read = [text for block in blocks for text in block]
     keys = texts if fingerprint == "characters" else [premise_of(text) for text in texts]
     assert len(read) == len(set(read)) == len({*keys, *(conclusion_of(text) for text in texts)})

@@ -88,11 +88,8 @@ def trained(world, tiny_model, tiny_tokenizer):
         write = later_searches if changes.get("paper") else target
         encoder = Encoder(tokenizer, {name: i for i, name in enumerate(bank.ids)}, write)
         options = {"held_out": held_out, "encoder": encoder, "resume": resume}
-        return (
-            train_retrieval(model, tokenizer, adapter, rows, bank, recipe, folder, **options),
-            adapter,
-            tokenizer,
-        )
+        log = train_retrieval(model, tokenizer, adapter, rows, bank, recipe, folder, **options)
+        return log, adapter, tokenizer
 
     return train
 
@@ -338,20 +335,11 @@ def test_a_conclusion_that_nothing_follows_is_told_from_one_of_nearly_the_same_w
 
 
 def test_what_cannot_be_trained_is_refused_in_a_line(trained, tmp_path):
+    nowhere, looks_up = PAPERS | {"confidence_layer": None}, replace(SHORT, look_up=True)
     for family, recipe, changes, message in (
-        (
-            "llama",
-            SHORT,
-            PAPERS | {"confidence_layer": None},
-            "finding is trained at the confidence layer, which",
-        ),
+        ("llama", SHORT, nowhere, "finding is trained at the confidence layer, which"),
         ("qwen3", SHORT, PAPERS, "norms its queries"),
-        (
-            "llama",
-            replace(SHORT, look_up=True),
-            {},
-            r"look_up needs search_heads .*width 96, the bank has 80",
-        ),
+        ("llama", looks_up, {}, r"look_up needs search_heads .*width 96, the bank has 80"),
     ):
         with pytest.raises(ValueError, match=message):
             trained(tmp_path, recipe, family, **changes)
