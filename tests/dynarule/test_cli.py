@@ -235,17 +235,9 @@ def test_two_stages_from_the_command_line(cli, files, tiny_model, tiny_tokenizer
     recipe = json.loads((folder / "1" / "recipe.json").read_text())
     assert recipe["mix"] is None  # families are not the paper's
     cli("confidence", *served(folder, "1"), "--questions", folder / "questions.txt", "--write")
-    find = [
-        "--stage",
-        "retrieval",
-        "--held-out",
-        questions,
-        "--set",
-        "max_steps=4",
-        "--set",
-        "evaluate_every=2",
-    ]
-    cli(*training(folder)[:7], *find, "--adapter", folder / "1", "--out", folder / "found")
+    find = [*training(folder)[:7], "--set", "max_steps=4", "--set", "evaluate_every=2"]
+    stage = ["--stage", "retrieval", "--adapter", folder / "1", "--out", folder / "found"]
+    cli(*find, *stage, "--held-out", questions)
     log = json.loads((folder / "found" / "retrieval.json").read_text())["log"]
     assert [entry["step"] for entry in log if "recall" in entry] == [2, 4]
     cli(*training(folder, max_steps=1), "--stage", 2, "--adapter", folder / "found", "--out", folder / "both")

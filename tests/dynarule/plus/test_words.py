@@ -109,13 +109,8 @@ def test_a_search_counts_the_words_of_the_text_since_the_last(
         memory.question_mask_BT = question[:, : pieces[0]]
         with attach(model, memory):
             in_pieces(model, batch, real, pieces)
-        scores.append(
-            {
-                (r.row, r.step): dict(zip(r.ids, r.scores, strict=True))
-                for r in memory.trace
-                if r.layer == LAYER
-            }
-        )
+        searches = [r for r in memory.trace if r.layer == LAYER]
+        scores.append({(r.row, r.step): dict(zip(r.ids, r.scores, strict=True)) for r in searches})
     plain, whole, stepwise = scores
     assert stepwise.keys() == whole.keys() == plain.keys()
     for which, alone in whole.items():
