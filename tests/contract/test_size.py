@@ -11,15 +11,15 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_260,
-    "dynarule": 13_270,
-    "benchmarks": 10_970,
-    "tests": 19_980,
+    "dynarule": 13_330,
+    "benchmarks": 10_960,
+    "tests": 20_010,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 35_480
+ALL_SOURCE = 35_540
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
-TRACKED_MB = 68.0
+TRACKED_MB = 67.9
 START_SECONDS = 1.5
 """CPU of `--help`, of which Python itself takes a part."""
 
