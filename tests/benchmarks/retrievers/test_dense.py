@@ -54,7 +54,7 @@ def test_another_encoder_is_asked_on_its_own_sides(monkeypatch, search):
     assert [each.ids.tolist() for each in hits] == [[9, 5], [5, 9]]
     # Queries are encoded once, and kept apart from documents.
     search(retriever, ids, rules, ["x", "first thought"], 2)
-    assert asked == [["first rule", "x"], ["first thought"]]
+    assert asked == [["first rule"], ["x"], ["first thought"]]
     assert len(list((cache_root() / "embeddings").glob("*/*.sqlite"))) == 2
     dense.embeddings.cache_clear()
 

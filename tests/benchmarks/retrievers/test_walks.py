@@ -93,8 +93,8 @@ def test_scores_are_the_formula_where_rules_share_premises_and_say_a_word_twice(
     asked = f"A {draw.choice(items)} and a {draw.choice(items)}: is there a {draw.choice(items)}?"
     known = f"A {draw.choice(items)}."
     score = BothEnds(levels=3, width=width).scorer(np.arange(30, dtype=np.int32), rules)
-    rows = score([asked, f"{asked}\n{known}"])
-    for row, last in zip(rows, (asked, known), strict=True):
+    for query, last in ((asked, asked), (f"{asked}\n{known}", known)):
+        row = score(query)
         assert np.where(row > 0, row, 0) == pytest.approx(by_loops(rules, asked, last, 3, width), abs=1e-8)
 
 
@@ -102,7 +102,7 @@ def test_both_languages_and_words_in_other_forms():
     """Variables, amounts and stop words link nothing."""
     rules = ("Jealous(A) => Lose_Fin(A, 2)", "Lose_Fin(A, 1) => Gain_Feather(A, 4)", "Dog(A) => Has(Horn, 3)")
     scorer = BothEnds().scorer(np.arange(3, dtype=np.int32), rules)
-    (row,) = scorer(["A dog is jealous. How many feathers will it have?"])
+    row = scorer("A dog is jealous. How many feathers will it have?")
     assert row[0] > row[2] and row[1] > row[2] > 0
     assert content("If A has 3 of the B, it will be so.") == ["has", "so", "has so"]
-    assert (scorer(["the of and"])[0] == -np.inf).all()
+    assert (scorer("the of and") == -np.inf).all()

@@ -1,4 +1,4 @@
-"""Retrievers: from a pool of rules and queries to ranked rule ids.
+"""Retrievers: from a pool of rules and a query to ranked rule ids.
 
 One interface: ``retriever.search(pool, query, k)`` returns ids and scores, best first. A retriever only says how to
 score; ranking lives here, once, so that ties are broken the same way everywhere: by (-score, rule id), and before the
@@ -19,7 +19,7 @@ from ..run.data import Ids
 from ..run.pools import Pool
 
 Scores = NDArray[np.float64]
-Scorer = Callable[[Sequence[str]], Scores]
+Scorer = Callable[[str], Scores]
 Parts = dict[str, tuple[str, str]]
 """Premise and conclusion of rules, by text."""
 
@@ -52,7 +52,7 @@ class Retriever(Component):
         Returns
         -------
         callable
-            Maps Q queries to float64 scores of shape (Q, M); ``-inf`` means "not retrieved at all".
+            Maps a query to float64 scores of shape (M,); ``-inf`` means "not retrieved at all".
         """
         raise NotImplementedError(f"retriever {self.name!r} must implement scorer(ids, texts)")
 
@@ -66,7 +66,7 @@ class Retriever(Component):
         if scorer is None:
             scorer = self.pool_scorer(pool)
             _PREPARED.append((self, pool, scorer))
-        return rank(pool.ids, scorer([query])[0], k)
+        return rank(pool.ids, scorer(query), k)
 
 
 _PREPARED: deque[tuple[Retriever, Pool, Scorer]] = deque(maxlen=64)

@@ -43,16 +43,12 @@ class BM25(Retriever):
         """Index the pool with bm25s."""
         split = TOKENIZERS[self.tokenizer]
         engine = lucene_bm25([list(split(text)) for text in texts], k1=self.k1, b=self.b, dtype="float64")
-        size = len(texts)
 
-        def score(queries: Sequence[str]) -> Scores:
-            out = np.full((len(queries), size), -np.inf)
-            for row, query in enumerate(queries):
-                terms = engine.get_tokens_ids(list(split(query)))
-                if terms:
-                    values = engine.get_scores_from_ids(terms)
-                    # Rounded, so that rules with the same terms tie whatever order the terms were added in.
-                    out[row] = np.where(values > 0, np.round(values, 9), -np.inf)
-            return out
+        def score(query: str) -> Scores:
+            if not (terms := engine.get_tokens_ids(list(split(query)))):
+                return np.full(len(texts), -np.inf)
+            values = engine.get_scores_from_ids(terms)
+            # Rounded, so that rules with the same terms tie whatever order the terms were added in.
+            return np.where(values > 0, np.round(values, 9), -np.inf)
 
         return score

@@ -90,18 +90,13 @@ class BothEnds(Retriever):
             row = _matrix([[place[term] for term in content(text) if term in place]], len(place))
             return np.asarray(side.shared(row)[0] / np.maximum(side.totals, 1e-300))
 
-        def score(queries: Sequence[str]) -> Scores:
-            lines = [query.split("\n") for query in queries]
-            goals = {
-                asked: walk(covered(asked, after), before, after) for asked in {each[0] for each in lines}
-            }
-            out = np.full((len(lines), len(texts)), -np.inf)
-            for row, each in enumerate(lines):
-                reached = walk(covered(each[-1], before), after, before)
-                # Rounded, so that rules with the same words tie; what no walk reaches is not found.
-                found = np.round(reached[before.of] * (self.floor + goals[each[0]][after.of]), 9)
-                out[row, found > 0] = found[found > 0]
-            return out
+        def score(query: str) -> Scores:
+            lines = query.split("\n")
+            goal = walk(covered(lines[0], after), before, after)
+            reached = walk(covered(lines[-1], before), after, before)
+            # Rounded, so that rules with the same words tie; what no walk reaches is not found.
+            found = np.round(reached[before.of] * (self.floor + goal[after.of]), 9)
+            return np.where(found > 0, found, -np.inf)
 
         return score
 

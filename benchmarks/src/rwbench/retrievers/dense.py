@@ -69,11 +69,11 @@ class Dense(Retriever):
         wording = [verbalise(text) for text in texts] if self.verbalise_fol else texts
         rules_MP = embeddings(self.encoder, "document")(wording).numpy()
 
-        def score(queries: Sequence[str]) -> Scores:
-            queries_QP = embeddings(self.encoder, "query")(queries).numpy()
+        def score(query: str) -> Scores:
+            query_1P = embeddings(self.encoder, "query")([query]).numpy()
             # Rounded: products differ in the last bits between machines and batch shapes; ids break the ties.
-            cosines_QM: Scores = (queries_QP @ rules_MP.T).astype(np.float64)
-            return cosines_QM.round(6)
+            cosines_M: Scores = (query_1P @ rules_MP.T)[0].astype(np.float64)
+            return cosines_M.round(6)
 
         return score
 

@@ -36,12 +36,10 @@ class RRF(Retriever):
         order = np.argsort(ids, kind="stable")
         ordered = ids[order]
 
-        def score(queries: Sequence[str]) -> Scores:
-            out = np.full((len(queries), len(ids)), -np.inf)
-            lists = [[rank(ids, row, self.depth) for row in part(queries)] for part in scorers]
-            for row, hits in enumerate(zip(*lists, strict=True)):
-                fused = fuse(hits, self.k)
-                out[row, order[np.searchsorted(ordered, fused.ids)]] = fused.scores
+        def score(query: str) -> Scores:
+            out = np.full(len(ids), -np.inf)
+            fused = fuse([rank(ids, part(query), self.depth) for part in scorers], self.k)
+            out[order[np.searchsorted(ordered, fused.ids)]] = fused.scores
             return out
 
         return score

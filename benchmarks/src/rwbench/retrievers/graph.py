@@ -50,21 +50,18 @@ class Graph(Retriever):
         weights = [weight[term] for each in found for term in each]
         graph = igraph.Graph(n=size + len(place), edges=edges)
 
-        def score(queries: Sequence[str]) -> Scores:
-            out = np.full((len(queries), size), -np.inf)
-            for row, query in enumerate(queries):
-                starts = np.zeros(size + len(place))
-                for term in terms(query):
-                    if term in place:
-                        starts[place[term]] = weight[term]
-                if not starts.any():
-                    continue
-                shares = np.array(
-                    graph.personalized_pagerank(reset=starts.tolist(), weights=weights, damping=self.damping)
-                )[:size]
-                # Rounded, so that rules in the same place of the graph tie. What the walk never reaches is not found.
-                out[row] = np.where(shares > 0, np.round(shares / max(shares.max(), 1e-300), 9), -np.inf)
-            return out
+        def score(query: str) -> Scores:
+            starts = np.zeros(size + len(place))
+            for term in terms(query):
+                if term in place:
+                    starts[place[term]] = weight[term]
+            if not starts.any():
+                return np.full(size, -np.inf)
+            shares = np.array(
+                graph.personalized_pagerank(reset=starts.tolist(), weights=weights, damping=self.damping)
+            )[:size]
+            # Rounded, so that rules in the same place of the graph tie. What the walk never reaches is not found.
+            return np.where(shares > 0, np.round(shares / max(shares.max(), 1e-300), 9), -np.inf)
 
         return score
 

@@ -22,12 +22,9 @@ class Random(Retriever):
     def scorer(self, ids: Ids, texts: Sequence[str]) -> Scorer:
         """Score by hash; the texts do not matter."""
 
-        def score(queries: Sequence[str]) -> Scores:
-            rows = []
-            for query in queries:
-                digest = hashlib.blake2b(f"{self.seed}\x1f{query}".encode(), digest_size=8).digest()
-                words = mix(np.array([int.from_bytes(digest, "little")], dtype=np.uint64), ids)
-                rows.append((words >> np.uint64(11)).astype(np.float64) * 2.0**-53)
-            return np.stack(rows)
+        def score(query: str) -> Scores:
+            digest = hashlib.blake2b(f"{self.seed}\x1f{query}".encode(), digest_size=8).digest()
+            words = mix(np.array([int.from_bytes(digest, "little")], dtype=np.uint64), ids)
+            return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
         return score
