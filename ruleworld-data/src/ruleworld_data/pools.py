@@ -4,7 +4,7 @@ A pool is a pure function of (rule ids, gold ids, size, key): it holds the gold 
 that tells nothing, and it is the same on every machine. Pools are computed when needed and never stored.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -80,7 +80,7 @@ def question_pool(
     return shared_pool(universe, gold, size, "question", question_id, seed, *world)
 
 
-def pool_rules(rules: pa.Table, pool: Ints) -> pa.Table:
+def pool_rules(rules: pa.Table, pool: Ints | Sequence[int]) -> pa.Table:
     """Return the pool's rows of a rule table sorted by id, in pool order.
 
     Raises
@@ -90,8 +90,9 @@ def pool_rules(rules: pa.Table, pool: Ints) -> pa.Table:
     """
     ids = rules.column("id").to_numpy()
     rows = np.searchsorted(ids, pool)
-    if len(ids) == 0 or (ids[np.minimum(rows, len(ids) - 1)] != pool).any():
+    unknown = np.asarray(pool)[np.append(ids, -1)[rows] != pool]
+    if len(unknown):
         raise ValueError(
-            "the pool names rules that the table does not hold; take both from the same world and scale"
+            f"rule {unknown[0]} is not in the table of {len(ids):,} rules; take both from the same world and scale"
         )
     return rules.take(pa.array(rows))

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from ruleworld_data.io import whole_folder
 
 from ..run.books import source_of
@@ -22,7 +21,6 @@ METHOD = {"name": "kit"}
 
 def write_kit(folder: Path, spec: RunSpec) -> None:
     """Write the kit of a spec's setting as a folder, whole or not at all; a FileExistsError if one is there."""
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     source = source_of(spec)
@@ -34,14 +32,12 @@ def write_kit(folder: Path, spec: RunSpec) -> None:
         for number, pool in enumerate(pools)
         for question in pool.questions
     )
-    rules = source.rules(spec.split)
-    wanted = np.array(sorted(set().union(*members)), np.int32)
-    table = rules.table.select(["id", "type", "nl", "fol"]).take(pa.array(rules.positions(wanted)))
+    rules = source.rules(spec.split).take(sorted(set().union(*members)))
     with whole_folder(folder) as part:
         (part / SETTING_FILE).write_bytes(json_bytes({name: getattr(spec, name) for name in SETTING}))
         (part / QUESTIONS).write_text(_lines(questions), encoding="utf-8")
         (part / POOLS).write_text(_lines({"pool": n, "rules": ids} for n, ids in enumerate(members)))
-        pq.write_table(table, part / RULES, compression="zstd")
+        pq.write_table(rules.select(["id", "type", "nl", "fol"]), part / RULES, compression="zstd")
 
 
 def read_setting(folder: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from ruleworld_data.pools import pool_rules
 from ruleworld_data.prompts import with_refusal
 from ruleworld_data.spec import PAPER_POINT, Dials, WorldSpec, subtasks_of
 
@@ -81,7 +82,7 @@ OWN_PREMISE = "own_premise"
 
 
 class RuleTable:
-    """The rules of one world by id: rows of ``ruleworld_data.io.RULE_SCHEMA``, ids distinct, in any order."""
+    """The rules of one world: rows of ``ruleworld_data.io.RULE_SCHEMA`` by ascending id."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table.combine_chunks()
@@ -89,29 +90,13 @@ class RuleTable:
     @cached_property
     def ids(self) -> Ids:
         """All rule ids, ascending, shape (M,), int32, read-only."""
-        ids = np.asarray(self.table["id"].to_numpy(), dtype=np.int32)[self._order]
+        ids = np.array(self.table["id"].to_numpy(), dtype=np.int32)
         ids.flags.writeable = False
         return ids
 
-    @cached_property
-    def _order(self) -> NDArray[np.int64]:
-        return np.argsort(self.table["id"].to_numpy(), kind="stable")
-
-    def positions(self, ids: AnyIds) -> NDArray[np.int64]:
-        """Return the row of each id; a ValueError names ids that are not in the table."""
-        wanted = np.asarray(ids, dtype=np.int32)
-        places = np.searchsorted(self.ids, wanted)
-        known = np.take(self.ids, np.minimum(places, len(self.ids) - 1)) == wanted
-        if not known.all():
-            raise ValueError(
-                f"rule ids {wanted[~known][:5].tolist()} are not among the {len(self.ids):,} rules of this "
-                "world; questions and rules must come from the same scale, seed and generator version"
-            )
-        return self._order[places]
-
     def texts(self, ids: AnyIds, representation: str) -> list[str]:
         """Return the rules' texts in representation ``"fol"`` or ``"nl"``, in the order of ``ids``."""
-        return self.table[representation].take(self.positions(ids)).to_pylist()
+        return pool_rules(self.table.select(["id", representation]), ids)[representation].to_pylist()
 
     @cached_property
     def parts(self) -> dict[str, tuple[str, str]]:
@@ -122,8 +107,8 @@ class RuleTable:
         return {text: (premise, then) for text, premise, then in zip(*columns, strict=True) if premise}
 
     def take(self, ids: AnyIds) -> pa.Table:
-        """Return the rows of ``ids`` in that order, as a table."""
-        return self.table.take(self.positions(ids))
+        """Return the rows of ``ids`` in that order, as a table; a ValueError if one is not in the world."""
+        return pool_rules(self.table, ids)
 
 
 @dataclass(frozen=True)

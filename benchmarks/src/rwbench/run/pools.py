@@ -125,8 +125,7 @@ def _key(question: Question, scope: str, split: str) -> int | str:
 
 def _all_of(rules: RuleTable, world: str, size: int) -> Ids:
     """Return the ids of a world's rules, ascending."""
-    here = np.asarray(rules.table["world_id"].to_numpy(zero_copy_only=False) == world)
-    ids = np.sort(np.asarray(rules.table["id"].to_numpy()[here], dtype=np.int32))
+    ids = rules.ids[rules.table["world_id"].to_numpy(zero_copy_only=False) == world]
     if len(ids) != size:
         raise ValueError(
             f'world {world!r} has {len(ids)} rules and the run asks for pools of {size}; with pool_scope="world" '
