@@ -24,8 +24,7 @@ def batch(bank):
     question[:, :PROMPT] = True
     gold = torch.tensor([[[0, 3], [4, -1], [5, -1]], [[1, -1], [2, 6], [-1, -1]]])
     labels = ids.masked_fill(question | ~mask.bool(), -100)
-    answer = ~question & mask.bool()
-    rules = RuleBatch(bank.keys_MP, bank.values_MP, question, answer, search, gold)
+    rules = RuleBatch(bank.keys_MP, bank.values_MP, question, search, gold)
     return ids, mask, labels, rules
 
 

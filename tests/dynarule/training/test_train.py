@@ -108,7 +108,7 @@ def test_the_loss_is_the_two_losses_of_the_full_logits(case, quick, near):
     with whole.attached():
         out = whole(**batch)
     memory, pool = TrainingMemory(adapter), batch["pool_M"]
-    names = ("question_BT", "answer_BT", "search_BS", "gold_BSG")
+    names = ("question_BT", "search_BS", "gold_BSG")
     memory.load(RuleBatch(bank.keys_MP[pool], bank.values_MP[pool], *(batch[name] for name in names)))
     with attach(model, memory):
         logits = model(batch["input_ids"], attention_mask=batch["attention_mask"]).logits

@@ -22,8 +22,7 @@ class RuleBatch:
 
     keys_MP: Tensor  # embeddings of the pool's rules
     values_MP: Tensor  # and of their conclusions
-    question_BT: Tensor  # True for question tokens
-    answer_BT: Tensor  # True from the answer on
+    question_BT: Tensor  # True for question tokens; behind them is the answer
     search_BS: Tensor  # positions of the <search> before steps 2, 3, ...; -1 where a row has fewer
     gold_BSG: Tensor  # pool rows of every step's gold rules (one step more than <search>), -1 for padding
 
@@ -35,7 +34,6 @@ class StepScores:
     scores_BSK: Tensor  # of the kept rules for every step, with gradient
     positives_BSK: Tensor  # which of them are gold at that step
     sequence_BK: Tensor  # scores with the mean query of the whole sequence (SR-KI)
-    gold_BK: Tensor  # which kept rules are gold at any step
 
 
 class TrainingMemory(LayerMemory):
@@ -101,8 +99,7 @@ class TrainingMemory(LayerMemory):
         question_BT = self.batch.question_BT
         real_BT = torch.ones_like(question_BT) if attention_mask is None else attention_mask.bool()
         # The answer names the rules, and serving has not written it yet.
-        prompt_only = self.prompt_queries or self.measure
-        self._choosing_BT = real_BT & ~self.batch.answer_BT if prompt_only else real_BT
+        self._choosing_BT = question_BT if self.prompt_queries or self.measure else real_BT
 
     def holds(self, layer: int) -> bool:
         """Return whether a layer reads rules of the loaded batch."""
@@ -205,7 +202,7 @@ class TrainingMemory(LayerMemory):
         scores = score_keys(torch.cat([queries_BSHD, sequence_B1HD], 1), key_BKF)
         # (B, S, K): padding, -1, is no row
         gold = (rows_BK[:, None, :, None] == batch.gold_BSG[:, :, None, :]).any(-1)
-        return StepScores(scores[:, :-1], gold, scores[:, -1], gold.any(1))
+        return StepScores(scores[:, :-1], gold, scores[:, -1])
 
 
 def step_queries(query_BHTD: Tensor, question_BT: Tensor, search_BS: Tensor) -> Tensor:

@@ -107,7 +107,7 @@ def read_searches(
         for start in range(0, len(order), READ_BATCH):
             part = order[start : start + READ_BATCH]
             ids_BT, mask_BT = padded([encoded[i].ids for i in part])
-            answer_BT = torch.arange(ids_BT.shape[1]) >= torch.tensor([[encoded[i].prompt] for i in part])
+            question_BT = torch.arange(ids_BT.shape[1]) < torch.tensor([[encoded[i].prompt] for i in part])
             held = None
             if config.first_layer != layer:
                 needed = {rule for i in part for step in encoded[i].gold for rule in step}
@@ -116,7 +116,7 @@ def read_searches(
                 )
                 sides = bank.keys[pool_M].to(device), bank.values[pool_M].to(device)
                 none_BS, unforced_BSG = ids_BT.new_empty(len(part), 0), ids_BT.new_full((len(part), 1, 1), -1)
-                held = RuleBatch(*sides, ~answer_BT.to(device), answer_BT.to(device), none_BS, unforced_BSG)
+                held = RuleBatch(*sides, question_BT.to(device), none_BS, unforced_BSG)
             memory.load(held)
             ids_BT, mask_BT = ids_BT.to(device), mask_BT.to(device)
             memory.begin(ids_BT, mask_BT, 0)
@@ -125,8 +125,8 @@ def read_searches(
                 ids = torch.tensor(encoded[i].ids)
                 here = slice(starts[i], starts[i] + len(ids))
                 states[here] = states_BTC[row, : len(ids)].half().cpu()
-                answer_T = answer_BT[row, : len(ids)]
-                marks[:, here] = torch.stack([~answer_T, (ids == search_id) & answer_T])
+                question_T = question_BT[row, : len(ids)]
+                marks[:, here] = torch.stack([question_T, (ids == search_id) & ~question_T])
     for number, tokens in enumerate(encoded):
         row = rows[number]
         places, gold = [tokens.prompt - 1, *tokens.search], tokens.gold

@@ -204,7 +204,7 @@ class Collator:
     pool_size: int | tuple[int, int]  # M, or its range, drawn per batch
 
     def __call__(self, draws: Sequence[tuple[int, Row]]) -> dict[str, Tensor]:
-        """Return input_ids, attention_mask, labels, question_BT, answer_BT, search_BS, gold_BSG, pool_M.
+        """Return input_ids, attention_mask, labels, question_BT, search_BS, gold_BSG, pool_M.
 
         ``pool_M`` holds rows of the rule table, ``gold_BSG`` places in the pool.
         """
@@ -220,13 +220,11 @@ class Collator:
         ids_BT, mask_BT = padded([row.ids for row in rows], pad)
         prompt_B1 = torch.tensor([[row.prompt] for row in rows])
         question_BT = torch.arange(ids_BT.shape[1]) < prompt_B1
-        answer_BT = mask_BT.bool() & ~question_BT
         batch = {
             "input_ids": ids_BT,
             "attention_mask": mask_BT,
-            "labels": ids_BT.masked_fill(~answer_BT, IGNORE),
+            "labels": ids_BT.masked_fill(question_BT | (mask_BT == 0), IGNORE),
             "question_BT": question_BT,
-            "answer_BT": answer_BT,
             "search_BS": torch.full((len(rows), steps - 1), -1),
             "gold_BSG": torch.full((len(rows), steps, widest), -1),
             "pool_M": torch.from_numpy(pool),

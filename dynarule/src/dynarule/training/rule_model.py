@@ -90,7 +90,6 @@ class RuleModel(nn.Module):
         attention_mask: Tensor,
         labels: Tensor,
         question_BT: Tensor,
-        answer_BT: Tensor,
         search_BS: Tensor,
         gold_BSG: Tensor,
         pool_M: Tensor,
@@ -100,7 +99,7 @@ class RuleModel(nn.Module):
         self.memory.measure = not self.training
         rows = pool_M.to(self.bank.device)
         keys_MP, values_MP = self.bank.keys[rows].to(device), self.bank.values[rows].to(device)
-        self.memory.load(RuleBatch(keys_MP, values_MP, question_BT, answer_BT, search_BS, gold_BSG))
+        self.memory.load(RuleBatch(keys_MP, values_MP, question_BT, search_BS, gold_BSG))
         decoder, head = self.base.get_decoder(), self.base.get_output_embeddings()
         hidden_BTC = decoder(input_ids, attention_mask=attention_mask, use_cache=False).last_hidden_state
         # Logits of the answer's tokens alone: with 150,000 words they are most of a batch's memory.
@@ -112,7 +111,7 @@ class RuleModel(nn.Module):
             hits, steps = step_recall(scores_BSK, gold_BSK)
             out["hits"], out["steps"] = hits.to(lm), steps.to(lm)
             if self.recipe.method == "srki":
-                scores_BSK, gold_BSK = scores.sequence_BK[:, None], scores.gold_BK[:, None]
+                scores_BSK, gold_BSK = scores.sequence_BK[:, None], gold_BSK.any(1, keepdim=True)
             if self.recipe.retrieves:
                 out["retrieval"] = stacked_step_loss(scores_BSK, gold_BSK, self.recipe.temperature)
         # Equation 5.
