@@ -26,12 +26,12 @@ from peft.utils import SAFETENSORS_WEIGHTS_NAME as WEIGHTS
 from plain import plain_questions
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass
-from ruleworld_data.io import write_whole
+from ruleworld_data.io import whole_folder, write_whole
 from ruleworld_data.questions import training_text
 from ruleworld_data.spec import SUBTASKS
 from rwbench.backends.local import load_fresh
 from rwbench.cache import cache_root
-from rwbench.models import base_folder, fingerprint, replaced_folder, step_mark
+from rwbench.models import base_folder, fingerprint, step_mark
 from rwbench.run.data import DataSource, select
 from rwbench.run.folder import exclusive
 from rwbench.spec import DATA_VERSION
@@ -151,7 +151,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
                 when | {"callbacks": [LogLines()], "use_cpu": model.device.type == "cpu"} | recipe.arguments
             )
             train(*stage, **data, encoder=encoder, curve=curve, **options)
-        with replaced_folder(out / "adapter") as new:
+        with whole_folder(out / "adapter", replace=True) as new:
             for path in (out / str(len(plans))).iterdir():
                 if path.is_file() and path.name[0] != ".":
                     shutil.copy2(path, new / path.name)

@@ -6,11 +6,12 @@ import shutil
 import pytest
 from rwbench.leaderboard.files import ENTRY, SAMPLES, packed, unpacked
 from rwbench.leaderboard.judge import board_spec
-from rwbench.leaderboard.submissions import read_run, submit
+from rwbench.leaderboard.submissions import submit
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.random import Random
+from rwbench.run.folder import finished_run
 from rwbench.run.runner import run_spec
 from rwbench.spec import canonical_json
 
@@ -87,7 +88,7 @@ def hand_in():
     """A function that writes the submission of a run folder and returns its folder."""
 
     def write(run, root, slug="mine", **changes):
-        return submit(*read_run(run), WORDS | changes, root, slug)
+        return submit(*finished_run(run), WORDS | changes, root, slug)
 
     return write
 

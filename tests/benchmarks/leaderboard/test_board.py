@@ -12,10 +12,12 @@ from ruleworld_data.spec import VERSIONS, splits_of
 from rwbench.leaderboard.board import build_board, order, ranks, render_board, row_of
 from rwbench.leaderboard.files import submission_folders
 from rwbench.leaderboard.judge import CELL, RELEASED, SPLITS, board_spec, cell_of, check_spec
-from rwbench.leaderboard.submissions import read, read_run, submit, validate
+from rwbench.leaderboard.submissions import read, submit, validate
 from rwbench.run.books import source_of
+from rwbench.run.folder import finished_run
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
+from rwbench.spec import RunSpec
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'`&amp;{{7*7}}"
 
@@ -92,9 +94,9 @@ def test_a_board_of_two_versions_of_the_data(submissions, runs, tmp_path, monkey
     """Each entry is asked in its own version and ranked in it alone; the newest data come first."""
     monkeypatch.setitem(RELEASED, "1.2.0", "2026-12-01")  # as if it were released
     root = shutil.copytree(submissions, tmp_path / "submissions")
-    spec = replace(read_run(runs["naive"])[0], data="1.2.0")
+    spec = replace(RunSpec.from_dict(finished_run(runs["naive"])[0]["spec"]), data="1.2.0")
     ran = run_spec(spec, source_of(spec), tmp_path / "runs")
-    run = read_run(tmp_path / "runs" / ran["run_id"])
+    run = finished_run(tmp_path / "runs" / ran["run_id"])
     words = json.loads((root / "2026-11-28_naive/submission.json").read_text()) | {"date": "2026-12-01"}
     del words["spec"]
     words["name"] = "BM25, next data"

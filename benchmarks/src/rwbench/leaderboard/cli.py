@@ -81,10 +81,11 @@ def submit(
     Example: rwbench submit runs/0123456789ab my-method.toml
     """
     with user_errors():
-        from .submissions import read_run, read_words
+        from ..run.folder import finished_run
+        from .submissions import read_words
         from .submissions import submit as write
 
-        folder = write(*read_run(run), read_words(words), to, words.stem)
+        folder = write(*finished_run(run), read_words(words), to, words.stem)
     typer.echo(str(folder))
     typer.echo("accepted here; next: commit this folder, alone, and open a pull request")
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ruleworld_data.io import file_digest, write_whole
 
 from ..run.folder import SPEC_FILE, exclusive
-from ..score.results import Results, read_results, write_results
-from ..score.samples import SAMPLES_FILE, Sample, read_samples
+from ..score.results import Results, write_results
+from ..score.samples import SAMPLES_FILE, Sample
 from ..spec import RunSpec, canonical_json
 from .entry import Entry, skeleton
 from .files import (
@@ -160,13 +160,13 @@ def import_predictions(kit: Path, path: Path, label: str, representation: str, o
 
 
 def submit(
-    spec: RunSpec,
+    results: Results,
     samples: Sequence[Sample],
     words: Mapping[str, Any],
     root: Path,
     slug: str,
 ) -> Path:
-    """Write the submission of a run (`read_run`) and return its folder, after the checks that a pull request gets.
+    """Write the submission of a run (`finished_run`) and return its folder, after the checks that a pull request gets.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ def submit(
             f"{len(failed)} questions of the run failed (first: {failed[0]}); a submission has an answer to every "
             "question: rwbench run RECIPE"
         )
-    entry = validated(Entry, json_bytes({**words, "spec": spec.to_dict()}), ENTRY)
+    entry = validated(Entry, json_bytes({**words, "spec": results["spec"]}), ENTRY)
     folder = root / f"{entry.date}_{slug}"
     if not FOLDER_NAME.fullmatch(folder.name):
         raise ValueError(
@@ -208,16 +208,6 @@ def submit(
             raise checked
         part.rename(folder)
     return folder
-
-
-def read_run(folder: Path) -> tuple[RunSpec, list[Sample]]:
-    """Return spec and samples of a run's folder; a FileNotFoundError if it is not finished."""
-    results = read_results(folder)
-    if results is None:
-        raise FileNotFoundError(
-            f"{folder} is no finished run; give a run folder, or finish it: rwbench run RECIPE"
-        )
-    return RunSpec.from_dict(results["spec"]), read_samples(folder / SAMPLES_FILE)
 
 
 def read_words(path: Path) -> dict[str, Any]:

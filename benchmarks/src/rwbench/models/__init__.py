@@ -9,15 +9,11 @@ prompt template of this package (see `ruleworld_data.prompts`).
 import hashlib
 import json
 import re
-import shutil
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ruleworld_data.io import part_of
 from ruleworld_data.prompts import Template, parse_template, template_named
 
 from ..cache import cache_root
@@ -181,14 +177,3 @@ def _tensors(file: BinaryIO) -> list[tuple[int, int]]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, struct.error):
         return []
     return [(8 + length + start, min(TENSOR_PIECE, stop - start)) for start, stop in places]
-
-
-@contextmanager
-def replaced_folder(folder: Path) -> Iterator[Path]:
-    """Give an empty folder to write into, which takes the place of another when all is written."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with part_of(folder, folder=True) as new:
-        yield new
-        if folder.exists():
-            shutil.rmtree(folder)
-        new.rename(folder)

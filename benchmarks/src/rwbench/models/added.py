@@ -14,7 +14,9 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from . import PROMPT_FILE, added_folder, base_folder, fingerprint, replaced_folder, shipped
+from ruleworld_data.io import whole_folder
+
+from . import PROMPT_FILE, added_folder, base_folder, fingerprint, shipped
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 
@@ -90,7 +92,7 @@ def add_model(source: str, name: str | None = None) -> Path:
     if links := [part for part in parts if part.is_symlink()]:
         raise ValueError(f"{links[0]} is a link, which could lead to any file; put the file itself there")
     folder = added_folder(name)
-    with replaced_folder(folder) as new:
+    with whole_folder(folder, replace=True) as new:
         (_join if taught else _convert)(path, new / "base")
         for config in sorted(path.glob("*/adapter_config.json")):  # adapters that were trained on it
             shutil.copytree(config.parent, new / config.parent.name)

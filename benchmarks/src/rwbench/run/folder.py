@@ -90,6 +90,20 @@ def make_plan(spec: RunSpec, source: DataSource, out: Path) -> Plan:
     return Plan(spec, folder, len(ids), len(done), results)
 
 
+def finished_run(folder: Path) -> tuple[Results, list[Sample]]:
+    """Return results and samples of a run's folder, or of a packed run.
+
+    A FileNotFoundError if it is not finished, a ValueError if they do not follow from each other.
+    """
+    if (results := read_results(folder)) is None:
+        raise FileNotFoundError(
+            f"no finished run at {folder}; give its folder, such as runs/RUN_ID, or finish it: rwbench run"
+        )
+    samples = run_samples(folder) or []
+    check_follows(results, samples)
+    return results, samples
+
+
 def check_follows(results: Results, samples: Sequence[Sample]) -> None:
     """Raise ValueError unless a run's name follows from its spec, its numbers from its samples, and their scores."""
     spec = RunSpec.from_dict(results["spec"])

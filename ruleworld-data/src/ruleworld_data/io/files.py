@@ -70,19 +70,21 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder, which becomes ``path``, missing or empty by now, if all goes well, and is removed if not.
+def whole_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+    """Yield an empty folder, which becomes ``path`` if all goes well, and is removed if not.
 
     Raises
     ------
     FileExistsError
-        If there is something in ``path``, once whoever else writes it has.
+        If there is something in ``path``, once whoever else writes it has, and it is not to be replaced.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with part_of(path, folder=True) as part:
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if not replace and path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise FileExistsError(f"{path} exists already; choose a new folder")
         yield part
+        if replace and path.exists():
+            shutil.rmtree(path)
         part.replace(path)
 
 
