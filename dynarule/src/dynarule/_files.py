@@ -13,14 +13,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError, safe_open
+
 PART = ".part"
 STALE = 86_400  # seconds
 
 
 def changing(folder: Path) -> Any:
     """Return the lock of who changes a folder, as a context that waits for it; the folder is made if it is missing."""
-    from filelock import FileLock
-
     folder.mkdir(parents=True, exist_ok=True)
     refuse_link(folder / ".lock")
     return FileLock(folder / ".lock", is_singleton=True)  # the same process may hold it twice
@@ -34,8 +35,6 @@ def refuse_link(path: Path) -> None:
 
 def exclusive(folder: Path) -> Any:
     """Return the same, held already, and for long; a ValueError instead of a wait."""
-    from filelock import Timeout
-
     try:
         return changing(folder).acquire(timeout=0)
     except Timeout:
@@ -94,7 +93,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__name__ == "SafetensorError" or "inline_container" in str(error):
+        if isinstance(error, SafetensorError) or "inline_container" in str(error):
             raise OSError(f"cannot write {path}: {str(error).splitlines()[0]}") from None
         raise
 
@@ -116,8 +115,6 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Return the shape of every tensor of an adapter's weights; ValueError if they are truncated or no floats."""
-    from safetensors import SafetensorError, safe_open
-
     try:
         with safe_open(path, "pt") as file:
             parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118

@@ -8,6 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from .attention import AttendedRules
 from .kernels import attend
@@ -20,10 +23,6 @@ READ_WITH = "dynarule_prompt"
 
 def register() -> None:
     """Tell transformers the attention functions' names; called when a memory is first attached, never at import."""
-    from transformers.integrations.sdpa_attention import sdpa_attention_forward
-    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
-    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
     for before, name in NAMES.items():
         base = sdpa_attention_forward if before == "sdpa" else _eager
         ALL_ATTENTION_FUNCTIONS.register(name, partial(attention_forward, base))

@@ -8,11 +8,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import Environment, StrictUndefined
+
 from . import __version__
+from .config import DynaRuleConfig
 from .training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from .config import DynaRuleConfig
     from .plus.retrieval import RetrievalRecipe
 
 TEMPLATE = Path(__file__).with_name("model_card.jinja")
@@ -45,8 +47,6 @@ def model_card(
     history : sequence of mapping
         The log, as `dynarule.training.train` or `dynarule.plus.train_retrieval` returns it.
     """
-    from jinja2 import Environment, StrictUndefined
-
     name = config.base_model_name_or_path or ""
     finding = not isinstance(recipe, Recipe)
     measured = [entry for entry in history if ("recall" if finding else "eval_lm_loss") in entry]

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import AddedToken
 
 from .base_model import base_matrix
 
@@ -28,8 +29,6 @@ def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) 
     rows = base_matrix(model.get_input_embeddings()).num_embeddings  # type: ignore[operator]
     row = known = _id_of(tokenizer, token)
     if row is None:
-        from transformers import AddedToken
-
         added = AddedToken(token, special=True, normalized=False, lstrip=False, rstrip=False)
         tokenizer.add_tokens([added], special_tokens=True)
         row = int(tokenizer.convert_tokens_to_ids(token))

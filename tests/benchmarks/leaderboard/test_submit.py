@@ -1,7 +1,6 @@
 """Submitting a run, and predictions that were made elsewhere."""
 
 import json
-import shutil
 
 import pytest
 from ruleworld_data.scoring import read_answers
@@ -9,11 +8,14 @@ from rwbench.leaderboard.board import row_of
 from rwbench.leaderboard.files import LIMITS
 from rwbench.leaderboard.judge import board_spec
 from rwbench.leaderboard.kit import METHOD, write_kit
-from rwbench.leaderboard.submissions import import_predictions, read_words, validate
+from rwbench.leaderboard.submissions import import_predictions, read_words, submit, validate
 from rwbench.methods import Method, Output, component
+from rwbench.run.folder import finished_run
 from rwbench.run.runner import run_spec
 from rwbench.score.results import read_results
 from rwbench.score.samples import read_samples
+
+from .conftest import WORDS
 
 
 def test_a_submission_is_two_files_of_data_without_gold_that_score_as_the_run(entry, runs):
@@ -78,18 +80,11 @@ def test_what_cannot_be_submitted_is_named_and_leaves_nothing(runs, hand_in, ent
     root = tmp_path / "submissions"
     with pytest.raises(FileNotFoundError, match="rwbench run"):
         hand_in(tmp_path, root)
-    copy = shutil.copytree(runs["random"], tmp_path / "runs" / runs["random"].name)
-    lines = (copy / "samples.jsonl").read_text().splitlines()
-    failed = [lines[0].replace('"error":null', '"error":"x"'), *lines[1:], ""]
-    (copy / "samples.jsonl").write_text("\n".join(failed))
+    results, (first, *others) = finished_run(runs["random"])
     with pytest.raises(ValueError, match="1 questions of the run failed"):
-        hand_in(copy, root)
-    (copy / "samples.jsonl").write_text("\n".join([*lines[1:], ""]))
+        submit(results, [first | {"error": "x"}, *others], WORDS, root, "mine")
     with pytest.raises(ValueError, match="1 of 50 questions are missing"):
-        hand_in(copy, root)
-    (copy / "results.json").unlink()
-    with pytest.raises(FileNotFoundError, match="rwbench run RECIPE"):
-        hand_in(copy, root)
+        submit(results, others, WORDS, root, "mine")
     with pytest.raises(ValueError, match="looks at gold data, got 'solver'"):
         hand_in(runs["solver"], root)
     assert not [path for path in root.rglob("*") if path.is_file()]

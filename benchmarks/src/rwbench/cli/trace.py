@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..score.packed import UNKNOWN_RULE
-from ..spec import RunSpec
 from .shared import RunsFolder, checked_results, printable, user_errors
 
 if TYPE_CHECKING:
@@ -35,6 +33,7 @@ def trace(
     """
     with user_errors():
         from ..run.books import BookSource, source_of
+        from ..spec import RunSpec
 
         run = _find_run(checked_results(folder), folder, method, size, form)
         sample = _find_sample(run, folder, subtask, question)
@@ -52,6 +51,8 @@ def trace(
 
 def _steps(sample: Sample, rules: RuleTable, form: str, top: int) -> Iterator[str]:
     """Yield, for each search, the best rules and its step's gold ones, those that it missed, and what was written."""
+    from ..score.packed import UNKNOWN_RULE
+
     written = [step["text"] for step in sample.get("trace", [])] or [sample["output"]]
     stepwise = "step_recall@1" in sample["scores"]  # else a search is not one step's, however many there were
     for number, (ranked, text) in enumerate(zip_longest(sample["retrieved"] or [], written)):

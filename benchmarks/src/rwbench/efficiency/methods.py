@@ -7,19 +7,18 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from dynarule.plus import RuleStates, TokenMemory
+from torch import Tensor
+from transformers import DynamicCache
 
 from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config, kblam_config
 
 from .workload import BYTES, Settings, random_rows, random_tokens, timed
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    Side = tuple[Tensor, Tensor | None]
-
+Side = tuple[Tensor, Tensor | None]
 METHODS = {
     "dynarule": "DynaRule",
     "dynarule-plus": "DynaRule+",
@@ -54,14 +53,11 @@ class Condition:
 
     def prefill(self, device: str) -> float:
         """Read the prompt into a new cache and choose the first token; return the ms."""
-        from transformers import DynamicCache
-
         self._cache = DynamicCache(config=self.model.config)
         return self.step(self.prompt, device)
 
     def step(self, ids: Tensor, device: str) -> float:
         """Read more tokens, (1, T), and choose the next; return the ms."""
-        import torch
 
         def work() -> None:
             logits = self.model(ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1).logits
@@ -134,8 +130,6 @@ def build(settings: Settings, method: str, rules: int, base: Condition, folder: 
 
 
 def _prompting(settings: Settings, rules: int, base: Condition) -> Condition:
-    import torch
-
     count, config = rules * settings.tokens_per_rule, settings.config
     tokens = random_tokens(count, settings.search_token, settings.seed + 1, settings.device)
     width = config.num_key_value_heads * config.hidden_size // config.num_attention_heads
@@ -159,8 +153,6 @@ def _bytes_per_rule(bank: RuleBank) -> float:
 
 
 def _dynarule(settings: Settings, model: Any, prompt: Tensor, bank: RuleBank) -> Condition:
-    import torch
-
     size, middle = {}, model.config.num_hidden_layers // 2
     config = dynarule_config(settings.encoder_dim, confidence_layer=middle, top_k=settings.top_k)
     torch.manual_seed(settings.seed)
@@ -177,8 +169,6 @@ def _plus(settings: Settings, model: Any, prompt: Tensor, bank: RuleBank, togeth
 
     Rules that are read together are read anew at every search: a set seldom comes twice.
     """
-    import torch
-
     torch.manual_seed(settings.seed)
     layer = min(PLUS["confidence_layer"], model.config.num_hidden_layers - 1)
     options = PLUS | (TOGETHER if together else {}) | {"confidence_layer": layer, "first_layer": layer}

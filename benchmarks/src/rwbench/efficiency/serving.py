@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from textwrap import fill
 from typing import Any
 
+import torch
 from ruleworld_data.io import start_worker, write_whole
 
 from ..markdown import markdown_table
@@ -67,8 +68,6 @@ def measure(
 
 def measure_cell(settings: Settings, name: str, rules: int) -> Figures:
     """Return the figures of a method with so many rules, in ms and MB."""
-    import torch
-
     torch.set_num_threads(1)
     device, count = settings.device, settings.prompt_tokens + settings.new_tokens
     tokens = random_tokens(count, settings.search_token, settings.seed, device)

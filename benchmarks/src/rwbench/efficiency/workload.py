@@ -7,13 +7,14 @@ import time
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
+import torch
 from pydantic import Field
 from pydantic.dataclasses import dataclass
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
+from transformers import Qwen2Config, Qwen2ForCausalLM
 
 BLOCK = 65_536
 """Rows of embeddings that are drawn at once."""
@@ -50,8 +51,6 @@ class Settings:
     @property
     def config(self) -> Any:
         """The model's configuration."""
-        from transformers import Qwen2Config
-
         return Qwen2Config(**SHAPES[self.shape])
 
     @property
@@ -62,9 +61,6 @@ class Settings:
 
 def random_model(settings: Settings) -> Any:
     """Return a Qwen2 model with small random weights, frozen, in eval mode."""
-    import torch
-    from transformers import Qwen2ForCausalLM
-
     torch.manual_seed(settings.seed)
     with torch.device(settings.device):  # 7 billion weights would take minutes on a CPU
         model = Qwen2ForCausalLM._from_config(settings.config, dtype=getattr(torch, DTYPES[settings.dtype]))
@@ -73,9 +69,6 @@ def random_model(settings: Settings) -> Any:
 
 def random_tokens(count: int, below: int, key: int, device: str) -> Tensor:
     """Return keyed random tokens, (1, count)."""
-    import numpy as np
-    import torch
-
     draw = np.random.default_rng((key, count))
     return torch.from_numpy(draw.integers(0, below, (1, count))).to(device)
 
@@ -85,9 +78,6 @@ def random_rows(path: Path, rules: int, width: int, dtype: str, key: int) -> Ten
 
     Such vectors say nothing about what a search finds, only what it costs.
     """
-    import numpy as np
-    import torch
-
     if not rules:
         return torch.empty(0, width, dtype=getattr(torch, DTYPES[dtype]))
     rows = np.memmap(path, DTYPES[dtype], "w+", shape=(rules, width))
@@ -106,8 +96,6 @@ def timed(work: Callable[[], object], device: str) -> float:
         start = time.process_time()
         work()
         return 1e3 * (time.process_time() - start)
-    import torch
-
     torch.cuda.synchronize()
     start = time.perf_counter()
     work()
@@ -118,8 +106,6 @@ def timed(work: Callable[[], object], device: str) -> float:
 def reset_peak(device: str) -> None:
     """Forget the peak of memory so far (on Linux and on a GPU; elsewhere the peak is the process's)."""
     if device == "cuda":
-        import torch
-
         torch.cuda.reset_peak_memory_stats()
     elif CLEAR.exists():
         CLEAR.write_text("5")
@@ -128,8 +114,6 @@ def reset_peak(device: str) -> None:
 def peak_mb(device: str) -> float:
     """Return the peak since `reset_peak` in MB: resident pages, mapped files among them; on a GPU, allocated."""
     if device == "cuda":
-        import torch
-
         return torch.cuda.max_memory_allocated() / 1e6
     if STATUS.exists():
         line = next(line for line in STATUS.read_text().splitlines() if line.startswith("VmHWM"))
@@ -139,7 +123,5 @@ def peak_mb(device: str) -> float:
 
 def spread(values: Sequence[float]) -> dict[str, Any]:
     """Return median, quartiles and number of values."""
-    import numpy as np
-
     quartiles = zip(("q25", "median", "q75"), np.percentile(values, [25, 50, 75]), strict=True)
     return {name: round(float(value), 4) for name, value in quartiles} | {"n": len(values)}

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
 from pydantic import BaseModel, ValidationError
 
 from ..spec import in_words
@@ -68,8 +69,6 @@ def read_folder(folder: Path) -> dict[str, bytes]:
 
 def unpacked(body: bytes) -> list[bytes]:
     """Return the lines of a submission's samples; `Refused` if they are cut off or more than `MAX_EXPANDED`."""
-    import pyarrow as pa
-
     try:
         with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
             text = stream.read(MAX_EXPANDED + 1)
@@ -85,8 +84,6 @@ def unpacked(body: bytes) -> list[bytes]:
 
 def packed(lines: bytes) -> bytes:
     """Return lines as a submission's samples hold them."""
-    import pyarrow as pa
-
     return bytes(pa.Codec("zstd", compression_level=19).compress(lines, asbytes=True))
 
 

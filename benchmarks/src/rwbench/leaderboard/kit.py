@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from ruleworld_data.io import whole_folder
 
 from ..run.books import source_of
@@ -21,8 +22,6 @@ METHOD = {"name": "kit"}
 
 def write_kit(folder: Path, spec: RunSpec) -> None:
     """Write the kit of a spec's setting as a folder, whole or not at all; a FileExistsError if one is there."""
-    import pyarrow.parquet as pq
-
     source = source_of(spec)
     pools = pools_of(spec, source)
     # Sorted: the order of a shared list of rules says nothing.
@@ -54,8 +53,6 @@ def read_setting(folder: Path) -> dict[str, Any]:
 
 def same_kit(first: Path, second: Path) -> bool:
     """Whether two kits have the same questions, pools and rules; Parquet's bytes depend on the library's version."""
-    import pyarrow.parquet as pq
-
     texts = ([(kit / name).read_bytes() for name in (QUESTIONS, POOLS)] for kit in (first, second))
     return next(texts) == next(texts) and pq.read_table(first / RULES).equals(pq.read_table(second / RULES))
 

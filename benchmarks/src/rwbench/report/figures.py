@@ -1,7 +1,5 @@
 """The figure of a setting, drawn with matplotlib: accuracy by number of rules."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections import Counter
@@ -9,13 +7,14 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from ruleworld_data.io import write_whole
 
 from .setting import ANSWERS, MethodView, Setting, macro
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 STYLE = Path(__file__).with_name("templates") / "report.mplstyle"
 """The ten colours of its cycle are at least 17 (CIE 1976) apart for readers with normal, protanopic and deuteranopic
@@ -29,8 +28,6 @@ PHONE, PANEL = 410, 330
 
 def drawing_style() -> AbstractContextManager[None]:
     """Return the context in which figures of the report are drawn and saved."""
-    from matplotlib import rc_context
-
     return rc_context(fname=STYLE)
 
 
@@ -81,8 +78,6 @@ def by_size(setting: Setting) -> Figure | None:
 
 def stacked(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
     """Return a figure with one panel above the other, and room for names at their right."""
-    from matplotlib.figure import Figure
-
     height = len(titles) * PANEL
     figure = Figure(figsize=(PHONE / UNITS, height / UNITS), dpi=UNITS)
     figure.subplots_adjust(left=0.12, right=0.58, bottom=40 / height, top=1 - 33 / height, hspace=0.3)
@@ -117,8 +112,6 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
 
 def write_figure(setting: Setting, path: Path) -> None:
     """Draw the lead metric against pool size in a file (``.png``, ``.svg``, ``.pdf``); a ValueError without numbers."""
-    from ruleworld_data.io import write_whole
-
     with drawing_style():
         figure = by_size(setting)
         if figure is None:

@@ -1,11 +1,13 @@
 """From results to one HTML page that works from disk and loads nothing: sentences, figures and tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup
 
 from ..score.errors import ERROR_CLASSES
 from ..score.results import Results
@@ -16,11 +18,6 @@ from .mistakes import error_counts
 from .paper import beside_paper, numbers
 from .setting import Setting, settings
 from .tables import headline
-
-if TYPE_CHECKING:
-    import jinja2
-    import pandas as pd
-    from markupsafe import Markup
 
 
 def render_page(
@@ -46,8 +43,6 @@ def render_page(
     recipe : str
         One of the paper's tables is shown with the paper's numbers.
     """
-    import pandas as pd
-
     if not results:
         raise ValueError(
             "there are no results to report; run a recipe first, for example `rwbench run smoke`"
@@ -100,17 +95,12 @@ def _section(setting: Setting, errors: Mapping[str, Mapping[str, int]]) -> dict[
 
 def _html(frame: pd.DataFrame) -> Markup:
     """Return a frame as an HTML table; every text of it is escaped."""
-    import pandas as pd
-    from markupsafe import Markup
-
     with pd.option_context("display.max_colwidth", None):
         return Markup(frame.to_html(index=False, border=0, escape=True))
 
 
 def template_environment(room: str = "report") -> jinja2.Environment:
     """Return the environment of a room's templates: everything is escaped, and an unknown name is an error."""
-    import jinja2
-
     return jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -122,6 +112,4 @@ def template_environment(room: str = "report") -> jinja2.Environment:
 
 def asset(name: str, room: str = "report") -> Markup:
     """Return one of a room's own style sheets or scripts, to be put in as it is."""
-    from markupsafe import Markup
-
     return Markup(files(f"rwbench.{room}").joinpath("templates", name).read_text(encoding="utf-8"))

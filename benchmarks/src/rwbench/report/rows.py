@@ -1,11 +1,9 @@
 """A row per run: its scores, its recall by step of the proof, where its attention lies, its mistakes and its cost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from itertools import product
-from typing import TYPE_CHECKING
 
+import pandas as pd
 from ruleworld_data.scoring import SELECTIVE
 
 from ..score.results import Results
@@ -13,17 +11,12 @@ from ..score.scoring import ANSWER_METRICS, RECALLS
 from .setting import ANSWERS, MAIN_METRIC, Setting, macro
 from .tables import MISSING, estimates, interval, percent
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 METRICS = (*ANSWER_METRICS, *SELECTIVE, *RECALLS, f"step_{RECALLS[0]}")
 Cells = Mapping[str, str]
 
 
 def run_table(setting: Setting, cells: Callable[[Results], Cells]) -> pd.DataFrame:
     """Return a row per run for which ``cells`` gives any (heading -> text); the largest pools and the best first."""
-    import pandas as pd
-
     rows = []
     for size, form, method in product(reversed(setting.sizes), setting.representations, setting.methods):
         run = setting.find(method, form, size)

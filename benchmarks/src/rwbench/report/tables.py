@@ -1,17 +1,14 @@
 """The results of a setting as one pandas frame in the report's order, and as text, Markdown and sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import pandas as pd
 
 from ..markdown import markdown_table as table_of
 from ..score.results import Estimate, Results
 from .setting import ANSWERS, FLOORS, MAIN_METRIC, Setting, macro
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CAPTIONS = {ANSWERS: "Exact match in %", "recall@1": "Recall@1 in % (K = number of gold rules)"}
 """What a table's numbers are, by lead metric."""
@@ -60,8 +57,6 @@ def table(setting: Setting) -> pd.DataFrame:
     One about rule books has a column for each book in place of pool sizes, and how often the rule that a step needs was
     found first.
     """
-    import pandas as pd
-
     lead = (setting.lead,)
     columns: dict[str, tuple[int, str, str, tuple[str, ...]]]
     if setting.on_books:
@@ -114,7 +109,6 @@ def markdown_table(setting: Setting) -> str:
 
 def terminal_table(setting: Setting) -> str:
     """Return `table` for a terminal, with half of the 95 % interval."""
-    import pandas as pd
 
     def text(cell: Shown | None) -> str:
         if cell is None:

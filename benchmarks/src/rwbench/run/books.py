@@ -11,15 +11,13 @@ import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from ruleworld_data.spec import UNKNOWN, data_version
 
 from ..spec import BOOKS, BOOKS_DATA, OWN_BOOK, VALIDATION_BOOKS, RunSpec
 from .data import OWN_PREMISE, DataSource
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 RULES_FILE, QUESTIONS_FILE = "rules.txt", "questions.jsonl"
 BOOK_SPLIT = "test"
@@ -77,8 +75,6 @@ class BookSource(DataSource):
 
     def _table(self, config: str, split: str) -> pa.Table:
         """Return the rules of all books (``world_id`` says of which), or the questions of one."""
-        import pyarrow as pa
-
         if config != "rules":
             return pa.Table.from_pylist(self._questions(config))
         rows: list[dict[str, Any]] = []

@@ -7,18 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from ruleworld_data.pools import pool_rules
 from ruleworld_data.prompts import with_refusal
 from ruleworld_data.spec import PAPER_POINT, Dials, WorldSpec, subtasks_of
 
 from ..spec import DATA_VERSION
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Ids = NDArray[np.int32]
 AnyIds = Ids | Sequence[int]

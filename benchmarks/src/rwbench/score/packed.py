@@ -16,17 +16,17 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pydantic_core import from_json
 from ruleworld_data.io import write_whole
 
 from ..spec import in_words
 from .samples import VOLATILE_USAGE, Sample
 from .scoring import score
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 RESULTS, SAMPLES = "results.jsonl.zst", "samples.parquet"
 UNKNOWN_RULE = -1
@@ -43,9 +43,6 @@ def is_packed(folder: Path) -> bool:
 
 def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[Sample]]]) -> None:
     """Write runs, each with its samples, into a folder; the same runs give the same bytes."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     runs = sorted(runs, key=lambda run: run[0]["run_id"])
     folder.mkdir(parents=True, exist_ok=True)
     rows = [
@@ -71,8 +68,6 @@ def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[
 
 def packed_results(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     """Return the results of all runs that a folder holds, or of one, unchecked; a ValueError if a file is damaged."""
-    import pyarrow as pa
-
     path = folder / RESULTS
     try:
         runs = _runs(path, path.stat().st_mtime_ns)
@@ -86,8 +81,6 @@ def packed_results(folder: Path, run_id: str | None = None) -> list[dict[str, An
 
 def packed_samples(folder: Path, results: Mapping[str, Any]) -> list[Sample]:
     """Return the samples of a packed run, scored anew from what is kept."""
-    import pyarrow.compute as pc
-
     path = folder / SAMPLES
     table = _table(path, path.stat().st_mtime_ns)
     rows = table.filter(pc.equal(table["run_id"], results["run_id"])).sort_by("place").to_pylist()
@@ -143,8 +136,6 @@ def _ranking(ranks: Sequence[int], gold: Sequence[int]) -> list[int]:
 @lru_cache(maxsize=2)
 def _runs(path: Path, changed: int) -> list[dict[str, Any]]:
     """Return the runs of a file as it was then; each is looked up once more, with its samples."""
-    import pyarrow as pa
-
     with pa.CompressedInputStream(pa.OSFile(str(path)), "zstd") as file:
         return [from_json(line) for line in file.read().splitlines()]
 
@@ -152,6 +143,4 @@ def _runs(path: Path, changed: int) -> list[dict[str, Any]]:
 @lru_cache(maxsize=2)
 def _table(path: Path, changed: int) -> pa.Table:
     """Return the table of a file as it was then: all runs of a folder are read one after another."""
-    import pyarrow.parquet as pq
-
     return pq.read_table(path)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import DynamicCache
 
 from ..attention import additive
 from ..base_model import first_layers, padded
@@ -154,8 +155,6 @@ class RuleStates:
     def _read(self, texts: list[str]) -> list[States]:
         if not texts:
             return []
-        from transformers import DynamicCache
-
         lead, _ = self.tokens(texts[0])
         rows = [lead + self.tokens(text)[1] for text in texts]
         ids_BT, mask_BT = padded(rows)

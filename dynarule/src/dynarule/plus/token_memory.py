@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import DynamicCache
 
 from ..adapter import RuleAdapter
 from ..attention import AttendedRules
@@ -100,8 +101,6 @@ class TokenMemory(PlusMemory):
         # A rule ends right before a row's first token, wherever its padding does.
         self.positions_BT = (real_BS.cumsum(-1) - 1).clamp_min(0)[:, past_length:]
         if past_length == 0:
-            from transformers import DynamicCache
-
             self._cache, self._unread = DynamicCache(), []
             self._latest = [[] for _ in range(rows)]
         self._unread.append((input_ids, self.positions_BT))
@@ -199,8 +198,6 @@ class TokenMemory(PlusMemory):
 
     def _behind_question(self, hidden_BTC: Tensor, real_BS: Tensor, positions_BT: Tensor) -> SearchInput:
         """Return what a ``<search>`` right behind the question would ask; the cache stays as it is."""
-        from transformers import DynamicCache
-
         question_BT = self._question_BT
         assert question_BT is not None and self.search_token_id is not None
         length = question_BT.shape[1]

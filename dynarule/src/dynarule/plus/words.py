@@ -15,20 +15,17 @@ rule's premise and conclusion, w the weight of the levels, c(x, p) by how much a
 of both directions. A step says its rule's premise as well as its conclusion, and what was said need not be found again.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import torch
 from Stemmer import Stemmer
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from ..bank.bank import RuleBank
+from ..bank.bank import RuleBank
 
 WORD = re.compile(r"[^\W\d_]+|\d+")
 """A run of letters, or of digits: ``Tiny_cat(A)`` has three words."""

@@ -7,6 +7,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import DatasetCardData
+
 from ..questions import training_text
 from ..show import rows_with_rules
 from ..spec import WorldSpec, splits_of, subtasks_of
@@ -62,8 +64,6 @@ def export(folder: str | Path, out: str | Path, repo: str = "OWNER/NAME") -> lis
 
 
 def _front_matter(manifest: dict[str, Any]) -> str:
-    from huggingface_hub import DatasetCardData
-
     shards = manifest["shards"]
     splits = dict.fromkeys((shard["config"], shard["split"]) for shard in shards)
     files: dict[str, list[dict[str, str]]] = {}
