@@ -60,7 +60,7 @@ def pool():
 
 
 def run(method, pool, top_k=2):
-    (output,) = method.run([(pool, pool.questions)], top_k)
+    (output,) = method.run([pool], (), top_k)
     return output
 
 

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 from rwbench.recipes import recipes
-from rwbench.report.paper import beside_paper, numbers
+from rwbench.report.paper import NUMBERS, beside_paper
 
-TABLES = numbers()["tables"]
+TABLES = NUMBERS["tables"]
 SUBTASKS = {"single_rule": 0.9, "multi_hop_2": 0.3, "multi_hop_3": 0.2, "multi_hop_4": 0.1}
 
 
@@ -38,7 +38,7 @@ def answers(by_subtask, **groups):
 
 
 def ours(table, row=0):
-    return [None if cell[0] == "-" else float(cell.split(" ")[0]) for cell in table.lines[row][3:]]
+    return [None if cell[0] == "-" else float(cell.split(" ")[0]) for cell in table.frame.iloc[row, 3:]]
 
 
 def test_ours_stand_in_the_paper_s_columns():
@@ -47,13 +47,13 @@ def test_ours_stand_in_the_paper_s_columns():
     solver = made_up("solver", "Solver", "fol", 1000, answers(SUBTASKS))
     again = made_up("dynarule", "D", "fol", 1000, metrics, method={"name": "dynarule", "variant": "seed-1"})
     (table,) = beside_paper([*runs, solver, again], "table2")
-    (line,) = table.lines  # the paper has no solver, and first trainings are shown alone
+    (line,) = table.frame.to_numpy().tolist()  # the paper has no solver, and first trainings are shown alone
     assert line[:3] == ["1,000", "DynaRule", "DynaRule, tiny"]
     assert ours(table) == [50, *[90, 80, 70, 30, 20, 10] * 2]
     *values, average = rows("table2")[1000, "DynaRule", None]
     shown = [float(cell.split("[")[1].rstrip("]")) for cell in line[3:]]
     assert shown == pytest.approx([100 * value for value in (average, *values)], abs=0.051)
-    assert table.columns[3:6] == ["average", "single rule, FOL", "parallel 2 to 4, FOL"]
+    assert [*table.frame.columns[3:6]] == ["average", "single rule, FOL", "parallel 2 to 4, FOL"]
     assert ours(*beside_paper(runs[:1], "table2"))[::7] == [None, None]  # no average over half of the columns
     assert beside_paper([solver], "table2") == []
 
@@ -87,7 +87,7 @@ def test_a_number_of_a_figure_is_the_mean_of_its_tables():
         metrics["recall@1"] = {"macro": estimate(recall), "by_subtask": {}, "by_group": {}}
         runs += [made_up(key, key, form, 10_000, metrics) for key in ("ircot", "dynarule")]
     (table,) = beside_paper(runs, "figure5b")
-    assert [line[1] for line in table.lines] == ["IRCoT", "DynaRule"] and ours(table) == [50, 30]
+    assert [*table.frame["in the paper"]] == ["IRCoT", "DynaRule"] and ours(table) == [50, 30]
     assert beside_paper(runs, "figure5a") == []
     heldout = [run | {"spec": run["spec"] | {"split": "heldout"}} for run in runs]
     assert [ours(table) for table in beside_paper(heldout, "figure5a")] == [[50]]

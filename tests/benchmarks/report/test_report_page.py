@@ -6,7 +6,7 @@ import re
 
 import pytest
 from rwbench.report.page import render_page
-from rwbench.report.paper import numbers
+from rwbench.report.paper import NUMBERS
 from rwbench.report.setting import settings
 from rwbench.report.tables import interval, percent
 
@@ -56,7 +56,7 @@ def test_a_recipe_of_the_paper_stands_beside_its_numbers(answering):
     ours = percent(answering[1]["metrics"]["exact_match"]["by_subtask"]["single_rule"]["value"])
     theirs = next(
         row["values"][0]
-        for row in numbers()["tables"]["table2"]["rows"]
+        for row in NUMBERS["tables"]["table2"]["rows"]
         if (row["pool_size"], row["method"]) == (1000, "DynaRule")
     )
     assert f"<td>{ours} [{percent(theirs)}]</td>" in page

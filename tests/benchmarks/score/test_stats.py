@@ -36,7 +36,7 @@ def test_questions_of_one_chain_are_in_one_cluster():
 
 def test_single_clusters_give_the_ordinary_bootstrap():
     values = np.random.default_rng(0).random(80)
-    macro, by_group, _ = grouped_estimates(values, ["a"] * 80, list(range(80)))
+    macro, by_group, _ = grouped_estimates(values, ["a"] * 80, list(range(80))).values()
     theirs = scipy.stats.bootstrap(
         (values,), np.mean, method="percentile", n_resamples=10_000, rng=np.random.default_rng(1)
     ).confidence_interval
@@ -51,27 +51,27 @@ def test_clusters_widen_the_interval_as_theory_says():
     """Twenty clusters of ten equal answers are twenty answers, not two hundred."""
     rng = np.random.default_rng(2)
     values = np.repeat(rng.integers(0, 2, 20).astype(float), 10)
-    clustered, _, _ = grouped_estimates(values, ["a"] * 200, [i // 10 for i in range(200)])
-    single, _, _ = grouped_estimates(values, ["a"] * 200, list(range(200)))
+    clustered = grouped_estimates(values, ["a"] * 200, [i // 10 for i in range(200)])["macro"]
+    single = grouped_estimates(values, ["a"] * 200, list(range(200)))["macro"]
     width, narrow = (e["ci_high"] - e["ci_low"] for e in (clustered, single))
     assert width / narrow == pytest.approx(10**0.5, rel=0.1)
 
 
 def test_sub_tasks_weigh_the_same_whatever_their_size():
     values = np.array([1.0] * 30 + [0.0, 1.0])
-    macro, by_group, _ = grouped_estimates(values, ["big"] * 30 + ["small"] * 2, list(range(32)))
+    macro, by_group, _ = grouped_estimates(values, ["big"] * 30 + ["small"] * 2, list(range(32))).values()
     assert macro["value"] == pytest.approx((1.0 + 0.5) / 2)
     assert (by_group["big"]["value"], by_group["small"]["value"]) == (1.0, 0.5)
     assert (by_group["big"]["n"], by_group["small"]["n"]) == (30, 2)
 
 
 def test_a_perfect_score_is_not_certain():
-    macro, by_group, _ = grouped_estimates(np.ones(50), ["a"] * 50, [i // 2 for i in range(50)])
+    macro, by_group, _ = grouped_estimates(np.ones(50), ["a"] * 50, [i // 2 for i in range(50)]).values()
     low = scipy.stats.binomtest(25, 25).proportion_ci(method="wilson").low
     assert macro == by_group["a"]
     assert (macro["value"], macro["ci_high"], macro["method"]) == (1.0, 1.0, "wilson")
     assert macro["ci_low"] == pytest.approx(low, abs=1e-6)
-    zero, _, _ = grouped_estimates(np.zeros(50), ["a"] * 50, list(range(50)))
+    zero = grouped_estimates(np.zeros(50), ["a"] * 50, list(range(50)))["macro"]
     high = scipy.stats.binomtest(0, 50).proportion_ci(method="wilson").high
     assert zero["ci_low"] == 0 and zero["ci_high"] == pytest.approx(high, abs=1e-6)
 

@@ -63,7 +63,7 @@ def report(
                 raise ValueError(f"no run here belongs to {paper}; the recipes that make such: rwbench list")
             for one in found:
                 typer.echo(fill(one.caption, 120, break_on_hyphens=False))
-                typer.echo(f"\n{table_of(one.columns, one.lines)}\n")
+                typer.echo(f"\n{table_of(one.frame.columns.tolist(), one.frame.to_numpy())}\n")
         elif markdown:
             from ..report.setting import settings
             from ..report.tables import markdown_table

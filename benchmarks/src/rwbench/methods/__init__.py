@@ -6,7 +6,7 @@ once. A method returns retrieved rules (per step), answers, or both; the runner 
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -17,10 +17,7 @@ from ..run.data import Question
 from ..run.pools import Pool
 from ..score.samples import OUTCOMES, TraceStep
 
-__all__ = ["Batch", "Method", "Output", "Work", "batches", "component", "trace_step"]
-
-Work = tuple[Pool, Sequence[Question]]
-"""A pool, and those of its questions that are to be answered."""
+__all__ = ["Batch", "Method", "Output", "batches", "component", "trace_step"]
 
 Batch = Sequence[tuple[Pool, Question]]
 """Questions that are answered together, each with the pool of rules that it may use."""
@@ -105,10 +102,9 @@ class Method(Component):
         """Return the prompt that would be sent first (None: none, or not known before), and its `Backend.excess`."""
         return None, 0
 
-    def run(self, work: Sequence[Work], top_k: int) -> Iterator[Output]:
-        """Yield one output per question that is left, over all pools of the run, in order."""
-        for batch, left in batches(work, self.batch_size, self.whole_batches):
-            done = {question.id for _, question in batch} - left
+    def run(self, pools: Sequence[Pool], done: Collection[str], top_k: int) -> Iterator[Output]:
+        """Yield one output per question that is not done, by id, over all pools of the run, in order."""
+        for batch in batches(pools, done, self.batch_size, self.whole_batches):
             yield from (output for output in self.answer(batch, top_k) if output.id not in done)
 
     @abstractmethod
@@ -127,8 +123,8 @@ class Method(Component):
         raise NotImplementedError(f"method {self.name!r} must implement answer(batch, top_k)")
 
 
-def batches(work: Sequence[Work], size: int | None, whole: bool) -> Iterator[tuple[Batch, set[str]]]:
-    """Yield batches, and the ids of their questions that are left.
+def batches(pools: Sequence[Pool], done: Collection[str], size: int | None, whole: bool) -> Iterator[Batch]:
+    """Yield the questions that are not done, in batches.
 
     Questions that share a pool stay together, as they share a prefix; pools of one question are joined. With
     ``whole``, a batch is made of all of the run's questions and not only of those that are left, so that a resumed run
@@ -136,17 +132,16 @@ def batches(work: Sequence[Work], size: int | None, whole: bool) -> Iterator[tup
     """
     groups: list[list[tuple[Pool, Question]]] = []
     joins = False
-    for pool, left in work:
-        members = [(pool, question) for question in (pool.questions if whole else left)]
+    for pool in pools:
+        members = [(pool, question) for question in pool.questions if whole or question.id not in done]
         alone = len(pool.questions) == 1
         if alone and joins:
             groups[-1] += members
         else:
             groups.append(members)
         joins = alone
-    wanted = {question.id for _, left in work for question in left}
     for group in filter(None, groups):
         for start in range(0, len(group), size or len(group)):
             batch = group[start : start + (size or len(group))]
-            if due := wanted & {question.id for _, question in batch}:
-                yield batch, due
+            if any(question.id not in done for _, question in batch):
+                yield batch

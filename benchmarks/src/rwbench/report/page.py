@@ -15,7 +15,7 @@ from ..score.samples import OUTCOMES
 from . import rows
 from .figures import by_size, data_uri, drawing_style
 from .mistakes import error_counts
-from .paper import beside_paper, numbers
+from .paper import NUMBERS, beside_paper
 from .setting import Setting, settings
 from .tables import headline
 
@@ -55,8 +55,8 @@ def render_page(
         skipped=list(skipped),
         sections=[_section(setting, errors) for setting in settings(results)],
         tables=[
-            (name, table.caption, _html(pd.DataFrame(table.lines, columns=table.columns)))
-            for name, made in numbers()["tables"].items()
+            (name, table.caption, _html(table.frame))
+            for name, made in NUMBERS["tables"].items()
             if recipe == f"paper/{made.get('recipe', name)}"
             for table in beside_paper(results, name)
         ],

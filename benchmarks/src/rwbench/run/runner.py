@@ -125,8 +125,7 @@ def _ask(method: Method, pools: Sequence[Pool], done: Collection[str], spec: Run
     outputs: Iterator[Output] | None = None
     for question in [question for pool in pools for question in pool.questions if question.id not in begun]:
         if outputs is None:
-            left = [(pool, tuple(q for q in pool.questions if q.id not in begun)) for pool in pools]
-            outputs = method.run(left, spec.top_k)
+            outputs = method.run(pools, frozenset(begun), spec.top_k)
         begun.add(question.id)
         start = time.perf_counter()
         try:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from ruleworld_data.world import Stream
 
-from .results import Estimate
+from .results import Estimate, Metric
 from .samples import Sample
 
 Key = TypeVar("Key", bound=Hashable)
@@ -32,14 +32,6 @@ DRAWS = 10_000
 LEVEL = 0.95
 EXACT_CLUSTERS = 13
 """Up to so many clusters that differ, all sign patterns are tried (2^13 = 8,192) instead of drawn."""
-
-
-class Estimates(NamedTuple):
-    """Means of one metric: over all groups with equal weight, of each group, and over named sets of groups."""
-
-    macro: Estimate
-    by_group: dict[str, Estimate]
-    by_set: dict[str, Estimate]
 
 
 class Difference(NamedTuple):
@@ -75,7 +67,7 @@ def grouped_estimates(
     clusters: Sequence[Hashable],
     sets: Mapping[str, Collection[str]] | None = None,
     draws: int = DRAWS,
-) -> Estimates:
+) -> Metric:
     """Return means with 95 % intervals; groups weigh the same, whatever their size. A ValueError without a question.
 
     Parameters
@@ -103,15 +95,15 @@ def grouped_estimates(
         chosen = means if len(columns) == means.shape[1] else means[:, columns]
         return _estimate(values[rows], float(point[columns].mean()), row_means(chosen), trials)
 
-    return Estimates(
-        estimate(list(range(len(group_names)))),
-        {name: estimate([column]) for column, name in enumerate(group_names)},
-        {
+    return {
+        "macro": estimate(list(range(len(group_names)))),
+        "by_subtask": {name: estimate([column]) for column, name in enumerate(group_names)},
+        "by_group": {
             name: estimate([column for column, group in enumerate(group_names) if group in members])
             for name, members in (sets or {}).items()
             if set(members) <= set(group_names)
         },
-    )
+    }
 
 
 def paired_difference(

@@ -60,8 +60,7 @@ def metric_estimates(scored: Sequence[Sample], split: str) -> dict[str, Metric]:
         rows = [row for row, sample in enumerate(scored) if name in sample["scores"]]
         values = np.array([scored[row]["scores"][name] for row in rows], dtype=np.float64)
         subtasks = [scored[row]["subtask"] for row in rows]
-        means = grouped_estimates(values, subtasks, [clusters[row] for row in rows], GROUPS)
-        out[name] = {"macro": means.macro, "by_subtask": means.by_group, "by_group": means.by_set}
+        out[name] = grouped_estimates(values, subtasks, [clusters[row] for row in rows], GROUPS)
         if split == "mini":
             out[name]["folds"] = _folds(values, subtasks, [scored[row]["fold"] for row in rows])
     return out
@@ -84,7 +83,7 @@ def recall_details(scored: Sequence[Sample], pool_size: int) -> Details:
             rows = [row for row, steps in enumerate(recalls) if step < len(steps)]
             values = np.array([recalls[row][step] for row in rows])
             kept = [subtasks[row] for row in rows], [clusters[row] for row in rows]
-            parts[str(step + 1)] = grouped_estimates(values, *kept, draws=DETAIL_DRAWS).macro
+            parts[str(step + 1)] = grouped_estimates(values, *kept, draws=DETAIL_DRAWS)["macro"]
     return out
 
 

@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import pandas as pd
 from ruleworld_data.spec import check_name
 
 from ...score.results import Results
@@ -20,11 +21,10 @@ from ..tables import MISSING, estimates, percent
 
 
 class Beside(NamedTuple):
-    """A table or figure of the paper as our runs have it, each cell a text; caption, heads and lines."""
+    """A table or figure of the paper as our runs have it, each cell a text."""
 
     caption: str
-    columns: list[str]
-    lines: list[list[str]]
+    frame: pd.DataFrame
 
 
 FIGURES: dict[str, tuple[str, tuple[str, ...], Callable[..., rows.Cells], int]] = {
@@ -37,10 +37,8 @@ FIGURES: dict[str, tuple[str, tuple[str, ...], Callable[..., rows.Cells], int]] 
 """Figures without numbers in the paper: what ours shows, of which methods (by key), up to how many rules."""
 
 
-@lru_cache(maxsize=1)
-def numbers() -> dict[str, Any]:
-    """Return the data file: ``tables`` by name, and ``methods`` (paper's name -> our keys)."""
-    return json.loads(files(__package__).joinpath("numbers.json").read_text(encoding="utf-8"))
+NUMBERS: dict[str, Any] = json.loads(files(__package__).joinpath("numbers.json").read_text(encoding="utf-8"))
+"""The data file: ``tables`` by name, and ``methods`` (paper's name -> our keys)."""
 
 
 def beside_paper(results: Sequence[Results], name: str, folder: Path | None = None) -> list[Beside]:
@@ -55,7 +53,7 @@ def beside_paper(results: Sequence[Results], name: str, folder: Path | None = No
     folder : Path, optional
         Folder of the runs, whose samples ``"cases"`` reads.
     """
-    tables = numbers()["tables"]
+    tables = NUMBERS["tables"]
     check_name("table or figure of the paper", name, (*tables, *FIGURES))
     first = [run for run in results if not run["spec"]["method"].get("variant")]
     if name in tables:
@@ -66,11 +64,11 @@ def beside_paper(results: Sequence[Results], name: str, folder: Path | None = No
         shown = [run for run in shown if run["spec"]["pool_size"] <= most_rules]
         if name == "cases":
             cells = partial(cells, errors=error_counts(shown, folder)[0] if folder else {})
-        found = []
-        for setting in settings(shown):
-            frame = rows.run_table(setting, cells)
-            found += [Beside(f"{title}; {setting.title()}.", [*frame.columns], frame.to_numpy().tolist())]
-    return [one for one in found if one.lines]
+        found = [
+            Beside(f"{title}; {setting.title()}.", rows.run_table(setting, cells))
+            for setting in settings(shown)
+        ]
+    return [one for one in found if not one.frame.empty]
 
 
 def _table(table: Mapping[str, Any], setting: Setting) -> Beside:
@@ -92,7 +90,7 @@ def _table(table: Mapping[str, Any], setting: Setting) -> Beside:
     base = f", with {table['model']}" if table["model"] else ""
     columns = ["average"] * table["has_average"] + [_title(column) for column in table["columns"]]
     caption = f"{table['title']}: ours [the paper's{base}], in %; {setting.title()}."
-    return Beside(caption, ["pool", "in the paper", "ours", *columns], lines)
+    return Beside(caption, pd.DataFrame(lines, columns=["pool", "in the paper", "ours", *columns]))
 
 
 def _cell(ours: float | None, paper: float | None) -> str:
@@ -110,7 +108,7 @@ def _runs(setting: Setting, method: str, size: int) -> dict[str, list[Results]]:
 
     Rows named after a model are prompting rows: they are ours where the label names the same model.
     """
-    keys = numbers()["methods"].get(method)
+    keys = NUMBERS["methods"].get(method)
     runs: dict[str, list[Results]] = {}
     for run in setting.runs:
         key = run["method"]["key"]
@@ -122,7 +120,7 @@ def _runs(setting: Setting, method: str, size: int) -> dict[str, list[Results]]:
 
 def _ours(runs: Sequence[Results], metric: str, column: Mapping[str, str]) -> float | None:
     if "mean_of" in column:  # a number of a figure, over what its table has in columns
-        table, name = numbers()["tables"][column["mean_of"]], column["column"]
+        table, name = NUMBERS["tables"][column["mean_of"]], column["column"]
         columns = [other for other in table["columns"] if name in (table["metric"], other["column"])]
         return _mean([_ours(runs, table["metric"], other) for other in columns])
     name = column["column"] if metric == "recall" else metric
