@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from jinja2 import Environment, StrictUndefined
 
@@ -50,7 +49,7 @@ def model_card(
     name = config.base_model_name_or_path or ""
     finding = not isinstance(recipe, Recipe)
     measured = [entry for entry in history if ("recall" if finding else "eval_lm_loss") in entry]
-    values = recipe.to_dict()
+    values, said = recipe.to_dict(), get_type_hints(type(recipe), include_extras=True)
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         version=__version__,
@@ -60,7 +59,7 @@ def model_card(
         recipe=recipe,
         finding=finding,
         facts=facts,
-        settings=[(f.name, json.dumps(values[f.name]), f.metadata["help"]) for f in fields(recipe)],
+        settings=[(name, json.dumps(values[name]), hint.__metadata__[0]) for name, hint in said.items()],
         trained=[entry for entry in history if "lm_loss" in entry],
         # A long curve is thinned, and keeps its end.
         measured=measured[:: -max(1, -(-len(measured) // CURVE_ROWS))][::-1],

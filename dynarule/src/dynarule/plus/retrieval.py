@@ -10,9 +10,9 @@ from __future__ import annotations  # `check_numbers` reads the types of fields 
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from torch import nn
@@ -39,25 +39,19 @@ CARD, STATE = "README.md", ".retrieval.safetensors"
 class RetrievalRecipe:
     """How finding is trained; all of it beyond the paper, which trains finding and reading at once."""
 
-    max_steps: int = field(default=1200, metadata={"help": "of the optimizer"})
-    batch_size: int = field(default=128, metadata={"help": "searches"})
-    pool_size: int = field(default=1500, metadata={"help": "random rules among which a batch's are found"})
-    hard_rules: int = field(default=4, metadata={"help": "rules with a gold rule's premise, for each"})
-    temperature: float = field(default=0.05, metadata={"help": "of the retrieval loss (equation 5)"})
-    learning_rate: float = field(default=3e-3, metadata={"help": "peak, of AdamW; falls to zero"})
-    link_ends: float = field(
-        default=0.25, metadata={"help": "conclusions that no chain goes on from, for each link"}
-    )
-    evaluate_every: int = field(default=150, metadata={"help": "steps between measurements"})
-    evaluate_rules: int = field(default=10_000, metadata={"help": "rules among which they find"})
-    patience: int = field(default=4, metadata={"help": "measurements without a better one, then it ends"})
-    seed: int = field(default=0, metadata={"help": "of weights and batches"})
-    look_up: bool = field(
-        default=False, metadata={"help": "look for the text's own words, see `Finder.look_up`"}
-    )
-    free_rate: float = field(
-        default=1.0, metadata={"help": "of what is learned beside those words, times the learning rate"}
-    )
+    max_steps: Annotated[int, "of the optimizer"] = 1200
+    batch_size: Annotated[int, "searches"] = 128
+    pool_size: Annotated[int, "random rules among which a batch's are found"] = 1500
+    hard_rules: Annotated[int, "rules with a gold rule's premise, for each"] = 4
+    temperature: Annotated[float, "of the retrieval loss (equation 5)"] = 0.05
+    learning_rate: Annotated[float, "peak, of AdamW; falls to zero"] = 3e-3
+    link_ends: Annotated[float, "conclusions that no chain goes on from, for each link"] = 0.25
+    evaluate_every: Annotated[int, "steps between measurements"] = 150
+    evaluate_rules: Annotated[int, "rules among which they find"] = 10_000
+    patience: Annotated[int, "measurements without a better one, then it ends"] = 4
+    seed: Annotated[int, "of weights and batches"] = 0
+    look_up: Annotated[bool, "look for the text's own words, see `Finder.look_up`"] = False
+    free_rate: Annotated[float, "of what is learned beside those words, times the learning rate"] = 1.0
 
     def __post_init__(self) -> None:
         if type(self.look_up) is not bool:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 Method = Literal["dynarule", "srki", "kblam"]
 PoolQueries = Literal["full", "prompt"]
@@ -41,34 +41,28 @@ class Recipe:
     >>> Recipe(max_steps=600, additions={"muon": {"value_rate": 6.0}})  # doctest: +SKIP
     """
 
-    method: Method = field(default="dynarule", metadata={"help": "whose retrieval loss and target text"})
-    stage: int = field(
-        default=2, metadata={"help": "1: all rules, language model loss only; 2: top K, retrieval loss"}
+    method: Annotated[Method, "whose retrieval loss and target text"] = "dynarule"
+    stage: Annotated[int, "1: all rules, language model loss only; 2: top K, retrieval loss"] = 2
+    pool_size: Annotated[int | tuple[int, int], "M, or a range drawn per batch"] = 1000
+    hard_share: Annotated[float, "share of the pool with a gold rule's premise"] = 0.1
+    pool_queries: Annotated[PoolQueries, "tokens whose mean query chooses candidates (equation 3)"] = "full"
+    temperature: Annotated[float, "of the retrieval loss (equation 5)"] = 0.05
+    retrieval_weight: Annotated[float, "weight of the retrieval loss"] = 1.0
+    learning_rate: Annotated[float, "peak"] = 1e-4
+    schedule: Annotated[str, "a scheduler of transformers"] = "cosine"
+    warmup_ratio: Annotated[float, "of the steps"] = 0.01
+    weight_decay: Annotated[float, "of matrices of the adapter"] = 1e-4
+    max_grad_norm: Annotated[float, "clipping"] = 1.0
+    batch_size: Annotated[int, "per process"] = 10
+    accumulation: Annotated[int, "batches per step"] = 5
+    epochs: Annotated[float, "passes over the questions (SR-KI's; the paper is silent)"] = 5.0
+    max_steps: Annotated[int | None, "instead of epochs"] = None
+    mix: Annotated[Mapping[str, float] | None, "share of each family in a batch"] = field(
+        default_factory=lambda: dict(PAPER_MIX)
     )
-    pool_size: int | tuple[int, int] = field(default=1000, metadata={"help": "M, or a range drawn per batch"})
-    hard_share: float = field(default=0.1, metadata={"help": "share of the pool with a gold rule's premise"})
-    pool_queries: PoolQueries = field(
-        default="full", metadata={"help": "tokens whose mean query chooses candidates (equation 3)"}
-    )
-    temperature: float = field(default=0.05, metadata={"help": "of the retrieval loss (equation 5)"})
-    retrieval_weight: float = field(default=1.0, metadata={"help": "weight of the retrieval loss"})
-    learning_rate: float = field(default=1e-4, metadata={"help": "peak"})
-    schedule: str = field(default="cosine", metadata={"help": "a scheduler of transformers"})
-    warmup_ratio: float = field(default=0.01, metadata={"help": "of the steps"})
-    weight_decay: float = field(default=1e-4, metadata={"help": "of matrices of the adapter"})
-    max_grad_norm: float = field(default=1.0, metadata={"help": "clipping"})
-    batch_size: int = field(default=10, metadata={"help": "per process"})
-    accumulation: int = field(default=5, metadata={"help": "batches per step"})
-    epochs: float = field(
-        default=5.0, metadata={"help": "passes over the questions (SR-KI's; the paper is silent)"}
-    )
-    max_steps: int | None = field(default=None, metadata={"help": "instead of epochs"})
-    mix: Mapping[str, float] | None = field(
-        default_factory=lambda: dict(PAPER_MIX), metadata={"help": "share of each family in a batch"}
-    )
-    seed: int = field(default=0, metadata={"help": "of order, pools and initial weights"})
-    additions: Mapping[str, Mapping[str, float]] = field(
-        default_factory=dict, metadata={"help": "what goes beyond the paper"}
+    seed: Annotated[int, "of order, pools and initial weights"] = 0
+    additions: Annotated[Mapping[str, Mapping[str, float]], "what goes beyond the paper"] = field(
+        default_factory=dict
     )
 
     def __post_init__(self) -> None:
