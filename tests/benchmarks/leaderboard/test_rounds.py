@@ -9,12 +9,7 @@ from dataclasses import replace
 import pytest
 from rwbench.leaderboard import rounds
 from rwbench.leaderboard.board import build_board
-from rwbench.leaderboard.rounds import (
-    enter_round,
-    new_round,
-    reveal_round,
-    score_round,
-)
+from rwbench.leaderboard.rounds import enter_round, new_round, reveal_round, score_round
 from rwbench.leaderboard.submissions import validate
 from rwbench.methods.retrieve import Retrieve
 from rwbench.retrievers.bm25 import BM25 as Searcher

@@ -9,7 +9,8 @@ import pytest
 from dynarule.bank import conclusion_of, premise_of
 from rwbench.retrievers import Retriever
 from rwbench.retrievers.both_ends import BothEnds, content
-from rwbench.retrievers.graph import Graph, terms
+from rwbench.retrievers.graph import Graph
+from rwbench.retrievers.tokenize import identifier_aware, with_pairs
 
 from ..script import RULES
 
@@ -19,15 +20,16 @@ QUESTION = "What happens to whom it chases?"
 
 def walk(question, damping, sharpness):
     """Where a walk is in the long run: x = (1 - d) r + d P'x, solved densely; rules are the first nodes."""
-    names = list(dict.fromkeys(term for text in RULES for term in terms(text)))
-    size, count = len(RULES), {name: sum(name in terms(text) for text in RULES) for name in names}
+    terms = {text: with_pairs(identifier_aware(text)) for text in (*RULES, question)}
+    names = list(dict.fromkeys(term for text in RULES for term in terms[text]))
+    size, count = len(RULES), {name: sum(name in terms[text] for text in RULES) for name in names}
     weight = {name: math.log(1 + (size - n + 0.5) / (n + 0.5)) ** sharpness for name, n in count.items()}
     edges = np.zeros((size + len(names),) * 2)
     for row, text in enumerate(RULES):
-        for name in terms(text):
+        for name in terms[text]:
             edges[row, size + names.index(name)] = edges[size + names.index(name), row] = weight[name]
     steps = edges / edges.sum(1, keepdims=True)
-    start = np.array([0.0] * size + [weight[name] * (name in terms(question)) for name in names])
+    start = np.array([0.0] * size + [weight[name] * (name in terms[question]) for name in names])
     start /= start.sum()
     return np.linalg.solve(np.eye(len(start)) - damping * steps.T, (1 - damping) * start)[:size]
 

@@ -23,13 +23,11 @@ from ..score.scoring import ANSWER_METRICS, RECALLS
 from ..score.stats import DRAWS, codes, group_means, interval, row_means, sample_clusters
 from .files import SAMPLES, Refused, submission_folders
 from .judge import CELL, SPLITS, cell_of
-from .submissions import Submission, check_all
+from .rounds import SCORES, round_scores
+from .submissions import TRACKS, Submission, check_all
 
 SCHEMA_VERSION = 2
 METRICS = (*ANSWER_METRICS, *RECALLS)
-TRACKS = {"answers": "exact_match", "retrieval": "recall@1"}
-"""Table -> the metric that it is ranked by."""
-
 Row = dict[str, Any]
 
 
@@ -67,7 +65,7 @@ def row_of(submission: Submission) -> Row:
     words = ("name", "submitter", "date", "kind", "trained", "open_weights", "model", "description")
     return {
         "submission": submission.folder,
-        "track": track_of(submission),
+        "track": submission.track,
         **{name: getattr(entry, name) for name in words},
         "links": {name: link for name in ("code", "paper") if (link := getattr(entry, name))},
         **{name: spec[name] for name in CELL},
@@ -82,11 +80,6 @@ def row_of(submission: Submission) -> Row:
         "run_id": results["run_id"],
         "samples_sha256": results["samples_sha256"],
     }
-
-
-def track_of(submission: Submission) -> str:
-    """Return the table that a submission belongs to."""
-    return "answers" if macro(submission.results, "exact_match") else "retrieval"
 
 
 def order(row: Row, metric: str) -> tuple[Any, ...]:
@@ -123,8 +116,6 @@ def ranks(members: Sequence[Sequence[Sample]], metric: str) -> list[int]:
 
 def _sealed(rounds: Path) -> dict[str, dict[str, Any]]:
     """Return the newest sealed score of each submission, by folder name, recomputed: of a round that was scored."""
-    from .rounds import SCORES, round_scores
-
     newest: dict[str, dict[str, Any]] = {}
     for folder in sorted(path.parent for path in rounds.glob(f"*/{SCORES}")):
         scores = round_scores(folder)["scores"]

@@ -21,12 +21,11 @@ from ruleworld_data.io import whole_folder, write_whole
 
 from ..report.setting import macro
 from ..spec import canonical_json
-from .board import TRACKS, track_of
 from .files import FOLDER_NAME, json_bytes
 from .judge import SPLITS, board_spec, judge
 from .kit import METHOD, QUESTIONS, same_kit, write_kit
 from .records import read_predictions
-from .submissions import validate
+from .submissions import TRACKS, validate
 
 ROUND, KIT, ENTRIES, SCORES = "round.json", "kit", "entries", "scores.json"
 NAME = re.compile(r"[a-z0-9]+([.-][a-z0-9]+)*")
@@ -230,7 +229,7 @@ def _score(this: Round, path: Path, submissions: Path) -> dict[str, Any]:
     assert this.seed is not None
     sealed = replace(public.spec, world_seed=this.seed)
     _, results = judge(sealed, read_predictions(path), public.entry.name, path.name)
-    metric = TRACKS[track_of(public)]
+    metric = TRACKS[public.track]
     before, after = macro(public.results, metric), macro(results, metric)
     if before is None or after is None:
         raise ValueError(f"{public.folder}: the entry has no {metric}, which its submission is ranked by")

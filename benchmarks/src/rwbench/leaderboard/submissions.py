@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ruleworld_data.io import file_digest, write_whole
 
+from ..report.setting import macro
 from ..run.folder import SPEC_FILE, exclusive
 from ..score.results import Results, write_results
 from ..score.samples import SAMPLES_FILE, Sample
@@ -34,6 +35,8 @@ from .judge import RELEASED, board_spec, cell_of, check_spec, judge, looks_at_go
 from .kit import read_setting
 from .records import Record, pack_records, read_predictions, read_records
 
+TRACKS = {"answers": "exact_match", "retrieval": "recall@1"}
+"""Table of the board -> the metric that it is ranked by."""
 SCORED = {"id", "output", "answers", "retrieved"}
 """Fields of a record that decide its scores."""
 
@@ -55,6 +58,11 @@ class Submission(NamedTuple):
     results: Results
     samples: list[Sample]
     known: Known
+
+    @property
+    def track(self) -> str:
+        """The table that it belongs to."""
+        return "answers" if macro(self.results, "exact_match") else "retrieval"
 
 
 def read(folder: Path) -> tuple[Entry, dict[int, Record]]:
@@ -160,11 +168,7 @@ def import_predictions(kit: Path, path: Path, label: str, representation: str, o
 
 
 def submit(
-    results: Results,
-    samples: Sequence[Sample],
-    words: Mapping[str, Any],
-    root: Path,
-    slug: str,
+    results: Results, samples: Sequence[Sample], words: Mapping[str, Any], root: Path, slug: str
 ) -> Path:
     """Write the submission of a run (`finished_run`) and return its folder, after the checks that a pull request gets.
 

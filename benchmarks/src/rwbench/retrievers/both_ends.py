@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from ..registry import NotNegative, Positive
 from ..run.data import Ids
 from ..run.pools import Pool
 from . import Parts, Retriever, Scorer, Scores, component
-from .tokenize import identifier_aware
+from .tokenize import identifier_aware, with_pairs
 
 Places = NDArray[np.int64]
 CHUNK = 1 << 16
@@ -161,8 +160,7 @@ def content(text: str) -> list[str]:
     ['lose', 'strong', 'fin', 'harbor', 'lose strong', 'strong fin', 'fin harbor']
     """
     words = [word for word in identifier_aware(text) if len(word) > 1 and not word.isdigit()]
-    words = [word for word in words if word not in _stop_words()]
-    return list(dict.fromkeys([*words, *map(" ".join, pairwise(words))]))
+    return with_pairs([word for word in words if word not in _stop_words()])
 
 
 @lru_cache(maxsize=1)

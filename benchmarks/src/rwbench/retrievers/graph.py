@@ -8,7 +8,6 @@ search that sees both ends of a chain.
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Annotated
 
 import numpy as np
@@ -17,7 +16,7 @@ from pydantic import Field
 from ..registry import NotNegative
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
-from .tokenize import identifier_aware
+from .tokenize import identifier_aware, with_pairs
 
 
 @component
@@ -38,7 +37,7 @@ class Graph(Retriever):
         """Build the graph of a pool; scores are the walk's shares, relative to the best rule's."""
         import igraph
 
-        found = [terms(text) for text in texts]
+        found = [with_pairs(identifier_aware(text)) for text in texts]
         counts = Counter(term for each in found for term in each)
         size = len(texts)
         place = {term: size + i for i, term in enumerate(counts)}
@@ -52,7 +51,7 @@ class Graph(Retriever):
 
         def score(query: str) -> Scores:
             starts = np.zeros(size + len(place))
-            for term in terms(query):
+            for term in with_pairs(identifier_aware(query)):
                 if term in place:
                     starts[place[term]] = weight[term]
             if not starts.any():
@@ -64,15 +63,3 @@ class Graph(Retriever):
             return np.where(shares > 0, np.round(shares / max(shares.max(), 1e-300), 9), -np.inf)
 
         return score
-
-
-def terms(text: str) -> list[str]:
-    """Return the words of a text and its pairs of neighbouring words, each once.
-
-    Examples
-    --------
-    >>> terms("Lose_Strong_fin(A, 1)")
-    ['lose', 'strong', 'fin', 'a', '1', 'lose strong', 'strong fin', 'fin a', 'a 1']
-    """
-    words = identifier_aware(text)
-    return list(dict.fromkeys([*words, *map(" ".join, pairwise(words))]))
