@@ -44,28 +44,24 @@ TREES = {
 }
 
 
-def absolute(module: str, node: ast.ImportFrom) -> str:
-    """The module that a `from` import names, without dots in front."""
-    if not node.level:
-        return node.module or ""
-    base = module.split(".")
-    if TREES[module][0].name != "__init__.py":
-        base = base[:-1]
-    base = base[: len(base) - node.level + 1]
-    return ".".join([*base, *([node.module] if node.module else [])])
+def imports(module: str, at_once: bool = False):
+    """Each `from` import of a module but those for type checkers: line, the module named, without dots, and names.
 
-
-def at_import(tree: ast.Module):
-    """The import statements that run when a module is imported."""
-    todo = list(tree.body)
+    At once: those that run when the module is imported.
+    """
+    path, tree = TREES[module]
+    base = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    todo: list[ast.AST] = [tree]
     while todo:
         node = todo.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            continue
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            yield node
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            todo += [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+        if isinstance(node, ast.ImportFrom):
+            above = base[: len(base) - node.level + 1] if node.level else []
+            named = ".".join([*above, *([node.module] if node.module else [])])
+            yield node.lineno, named, [alias.name for alias in node.names]
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            todo += node.orelse
+        elif not (at_once and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+            todo += ast.iter_child_nodes(node)
 
 
 def test_top_level_holds_what_the_design_names_and_nothing_else():
@@ -117,45 +113,29 @@ def test_modules_are_short_safe_and_import_what_they_may(package):
 
 def test_no_import_circles():
     graph = defaultdict(set)
-    for module, (_, tree) in TREES.items():
-        for node in at_import(tree):
-            if isinstance(node, ast.ImportFrom):
-                source = absolute(module, node)
-                graph[module] |= {
-                    f"{source}.{alias.name}" if f"{source}.{alias.name}" in TREES else source
-                    for alias in node.names
-                }
-        graph[module] = {found for found in graph[module] if found in TREES and found != module}
+    for module in TREES:
+        for _, source, names in imports(module, at_once=True):
+            named = (f"{source}.{name}" if f"{source}.{name}" in TREES else source for name in names)
+            graph[module] |= {found for found in named if found in TREES and found != module}
     assert len(graph) > 100
     TopologicalSorter(graph).prepare()  # raises CycleError with the circle
 
 
 def test_only_commands_import_commands():
-    for module, (_, tree) in TREES.items():
+    for module in TREES:
         if not {"cli", "__main__"} & {*module.split(".")}:
-            for node in ast.walk(tree):
-                if isinstance(node, ast.ImportFrom) and not is_type_only(tree, node):
-                    source = absolute(module, node)
-                    assert "cli" not in source.split("."), f"{module}:{node.lineno} imports {source}"
+            for line, source, _ in imports(module):
+                assert "cli" not in source.split("."), f"{module}:{line} imports {source}"
 
 
 def test_scores_runs_and_reports_stand_on_each_other_in_one_direction():
     order = ["score", "run", "report", "leaderboard"]
-    for module, (_, tree) in TREES.items():
+    for module in TREES:
         room = module.removeprefix("rwbench.").split(".")[0]
         if room in order:
             above = {f"rwbench.{name}" for name in order[order.index(room) + 1 :]}
-            for node in ast.walk(tree):
-                if isinstance(node, ast.ImportFrom) and not is_type_only(tree, node):
-                    source = ".".join(absolute(module, node).split(".")[:2])
-                    assert source not in above, f"{module}:{node.lineno} imports {source}"
-
-
-def is_type_only(tree, node):
-    return any(
-        isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test) and node in block.body
-        for block in tree.body
-    )
+            for line, source, _ in imports(module):
+                assert ".".join(source.split(".")[:2]) not in above, f"{module}:{line} imports {source}"
 
 
 def test_no_two_classes_of_one_name():
