@@ -6,12 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from dynarule.decoding import ROOM, growing_cache
-from transformers import (
-    DynamicCache,
-    LlamaConfig,
-    Qwen2Config,
-    Qwen3NextConfig,
-)
+from transformers import DynamicCache, LlamaConfig, Qwen2Config, Qwen3NextConfig
 
 from dynarule import generate
 

@@ -14,21 +14,9 @@ from dynarule.adapter import DynaRuleLayer
 from dynarule.base_model import BaseModel, weights_hash
 from dynarule.training.recipe import Recipe
 from dynarule.training.rule_model import RuleModel
-from peft import (
-    AutoPeftModelForCausalLM,
-    LoraConfig,
-    PeftConfig,
-    PeftModel,
-    get_peft_model,
-)
+from peft import AutoPeftModelForCausalLM, LoraConfig, PeftConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
-from transformers import (
-    AutoModelForCausalLM,
-    DynamicCache,
-    GenerationConfig,
-    TextIteratorStreamer,
-    pipeline,
-)
+from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, TextIteratorStreamer, pipeline
 
 from dynarule import (
     DynaRuleConfig,
@@ -477,8 +465,7 @@ def of_library(kind, folder):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["packed", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("torchao", "8bit", "4bit"))],
+    "kind", ["packed", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("torchao", "8bit", "4bit"))]
 )
 @pytest.mark.parametrize("ran", [False, True])
 def test_rules_stand_beside_a_quantised_base(kind, ran, tiny_model, tiny_tokenizer, bank, tmp_path):

@@ -121,10 +121,7 @@ def test_an_interrupt_keeps_samples_and_says_how_to_go_on(quick, tmp_path, monke
     assert len(samples.read_text().splitlines()) == 4
 
 
-FULL = (
-    "rwbench.score.samples.SampleLog.append",
-    "ruleworld_data.io.write_whole",
-)
+FULL = ("rwbench.score.samples.SampleLog.append", "ruleworld_data.io.write_whole")
 
 
 @pytest.mark.parametrize("writing", FULL, ids=["a sample", "the page"])

@@ -225,11 +225,7 @@ def models_page():
     card = (TINY / "dynarule-plus-nl/README.md").read_text(encoding="utf-8")
     (questions,) = re.findall(r"\| questions \| ([\d,]+) \(", card)
     searches = recipe["max_steps"] * recipe["batch_size"]
-    yield row(
-        "DynaRule+",
-        f"finding alone, in {searches:,} searches; it reads as the base does",
-        questions,
-    )
+    yield row("DynaRule+", f"finding alone, in {searches:,} searches; it reads as the base does", questions)
     (layer,) = {read(f"dynarule-{form}/adapter_config.json")["confidence_layer"] for form in FORMS}
     yield f"layer {layer} (counted from 0) is read again"
     first, second = (

@@ -8,15 +8,7 @@ from dataclasses import replace
 import adapters
 import pytest
 import torch
-from adapters import (
-    CONFIGS,
-    PLUS,
-    WEIGHTS,
-    AdapterRecipe,
-    plans_of,
-    read_recipe,
-    train_adapter,
-)
+from adapters import CONFIGS, PLUS, WEIGHTS, AdapterRecipe, plans_of, read_recipe, train_adapter
 from dynarule.search_token import begin_as_header
 from rwbench.backends.local import Local, load_fresh
 from rwbench.methods.plus import DynaRulePlus, RuleVectors

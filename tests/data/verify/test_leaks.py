@@ -49,9 +49,7 @@ def test_no_shortcut_reaches_its_bar_at_scale_paper(tmp_path, dials):
         assert all(scores[subtask] <= limit for subtask, limit in limits.items()), (name, scores)
     # And the pages print what is measured, to the last digit.
     mean, highest = re.search(
-        rf"^\| `?{dials or 'none'}`? \| ([\d.]+) \| (.*) \|$",
-        (DOCS / "dials.md").read_text(),
-        flags=re.M,
+        rf"^\| `?{dials or 'none'}`? \| ([\d.]+) \| (.*) \|$", (DOCS / "dials.md").read_text(), flags=re.M
     ).groups()
     assert (mean, highest) == (f"{found[NUMBER]['all']:.3f}", top(found[NUMBER]))
     if not dials:
