@@ -7,7 +7,7 @@ from threading import Lock, Thread
 
 
 class FakeEndpoint:
-    """``play(prompt, nth)`` gives a text, (text, finish_reason), a status, or a (status, body)."""
+    """``play(prompt, nth)`` gives a text, (text, finish_reason), a status, (status, body), or a writer of its own."""
 
     def __init__(self, play) -> None:
         self.play, self.lock = play, Lock()
@@ -16,6 +16,7 @@ class FakeEndpoint:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
+                assert self.path == "/v1/chat/completions"
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 prompt = body["messages"][-1]["content"]
                 with outer.lock:
@@ -35,6 +36,9 @@ class FakeEndpoint:
 
             def reply(self, prompt, said) -> None:
                 status, data = 200, b""
+                if callable(said):
+                    said(self.wfile)
+                    return
                 if isinstance(said, int):
                     status, data = said, b'{"error": {"message": "so said the server"}}'
                 elif isinstance(said, tuple) and isinstance(said[0], int):
