@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -79,10 +80,7 @@ def attention_case(tokens, masked, visible, shared, shift, heads, dtype=torch.fl
     Rules have so many ``heads`` of the query's four.
     """
     generator = torch.Generator().manual_seed(5)
-
-    def random(*shape):
-        return torch.randn(*shape, generator=generator, dtype=dtype)
-
+    random = partial(torch.randn, generator=generator, dtype=dtype)
     query, key, value = random(2, 4, tokens, 8), random(2, 2, 5, 8), random(2, 2, 5, 8)
     text_BTS = torch.ones(tokens, 5, dtype=torch.bool).tril(5 - tokens).expand(2, tokens, 5).clone()
     if masked != "causal":
@@ -142,10 +140,7 @@ def test_every_way_to_attend_is_the_equation(way, near):
 @pytest.mark.parametrize("way", [plain_attention, fused_attention, merged_attention])
 def test_every_way_to_attend_has_the_gradients_of_the_equation(way, shift, masked, near):
     generator = torch.Generator().manual_seed(6)
-
-    def random(*shape):
-        return torch.randn(*shape, generator=generator, dtype=torch.float64).requires_grad_()
-
+    random = partial(torch.randn, generator=generator, dtype=torch.float64, requires_grad=True)
     text = [random(2, 4, 40, 8), random(2, 2, 40, 8), random(2, 2, 40, 8)]
     rules = [random(2, 4, 40, 8), random(2, 4, 7, 8), random(2, 4, 7, 8)]
     causal = torch.ones(40, 40, dtype=torch.bool).tril().expand(2, 1, 40, 40).clone()
@@ -211,10 +206,7 @@ def test_a_token_that_sees_no_rule_is_the_base_model_s_bit_for_bit(
     monkeypatch.setattr("dynarule.kernels.MERGE_MIN_TOKENS", merge_from)
     register()
     generator = torch.Generator().manual_seed(7)
-
-    def random(*shape):
-        return torch.randn(*shape, generator=generator).to(dtype)
-
+    random = partial(torch.randn, generator=generator, dtype=dtype)
     query, rule_query = (random(2, 4, 33, 8) for _ in range(2))
     key, value = (random(2, 2, 33, 8) for _ in range(2))
     seen = torch.ones(2, 33, 6, dtype=torch.bool)
