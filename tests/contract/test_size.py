@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_260,
-    "dynarule": 13_330,
-    "benchmarks": 10_960,
-    "tests": 20_010,
+    "dynarule": 13_300,
+    "benchmarks": 10_790,
+    "tests": 19_920,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 35_540
+ALL_SOURCE = 35_340
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 67.9
