@@ -18,10 +18,7 @@ def byte_level(texts):
     )
     made.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=made,
-        pad_token="<pad>",
-        eos_token="<end>",
-        additional_special_tokens=["<search>"],
+        tokenizer_object=made, pad_token="<pad>", eos_token="<end>", additional_special_tokens=["<search>"]
     )
 
 

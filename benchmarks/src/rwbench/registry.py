@@ -118,8 +118,7 @@ class Component:
         if dataclasses.is_dataclass(cls) and "__pydantic_core_schema__" not in vars(cls):
             return handler(source)  # the class itself is being made
         return no_info_before_validator_function(
-            lambda value: cls.from_dict(value) if isinstance(value, dict) else value,
-            is_instance_schema(cls),
+            lambda value: cls.from_dict(value) if isinstance(value, dict) else value, is_instance_schema(cls)
         )
 
     @classmethod

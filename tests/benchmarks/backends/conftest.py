@@ -1,9 +1,22 @@
-"""What a model computes, counted."""
+"""What a model computes, counted; what it remembers, forgotten."""
 
 import functools
 
 import pytest
+from rwbench.backends import local
 from rwbench.backends.local import load
+
+
+def all_so_far(*_):
+    local._ANSWERED.clear()
+    local._kept_states.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    """Answers and states of one test serve no other; called, it forgets those so far."""
+    all_so_far()
+    return all_so_far
 
 
 @pytest.fixture

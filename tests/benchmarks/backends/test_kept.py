@@ -10,19 +10,9 @@ from rwbench.backends.rows import encoded
 import dynarule
 
 from ..tiny_lm import byte_level
+from .conftest import all_so_far
 
 LINE = Decoding(60, ("\n",), requests=True)
-
-
-@pytest.fixture(autouse=True)
-def forget():
-    """No answer and no state is there from before."""
-    all_so_far()
-
-
-def all_so_far(*_):
-    local._ANSWERED.clear()
-    local._kept_states.cache_clear()
 
 
 @pytest.fixture(scope="module")

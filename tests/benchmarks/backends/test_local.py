@@ -18,13 +18,6 @@ def backend(model_folder):
     return Local.of(str(model_folder), batch_size=4)
 
 
-@pytest.fixture(autouse=True)
-def forget(monkeypatch):
-    """Answers of one test serve no other; called, it forgets those so far."""
-    monkeypatch.setattr(local, "_ANSWERED", {})
-    return lambda: local._ANSWERED.clear()
-
-
 @pytest.fixture(scope="session")
 def prompts(workspace):
     rules = workspace.rules("mini")

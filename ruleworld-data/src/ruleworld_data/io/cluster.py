@@ -13,10 +13,7 @@ RETRIES = 8
 
 
 def run_on_ray(
-    address: str,
-    work: Callable[[int, int], object],
-    units: int,
-    progress: Callable[[int, int], None],
+    address: str, work: Callable[[int, int], object], units: int, progress: Callable[[int, int], None]
 ) -> None:
     """Run ``work(i, n)``, which skips what is there, for every shard i of n; what a lost node was at, another does.
 

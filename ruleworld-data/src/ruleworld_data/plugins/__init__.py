@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .._lazy import attach, tool
+from ..spec import check_name
 
 if TYPE_CHECKING:  # what type checkers and editors see
     from .common import *
@@ -37,7 +38,5 @@ def plugin_path(name: str) -> Path:
     ValueError
         For a name that is not in `PLUGINS`.
     """
-    from ..spec import check_name
-
     check_name("plug-in", name, PLUGINS)
     return Path(__file__).parent / PLUGINS[name]
