@@ -48,6 +48,17 @@ def test_counts_are_the_papers():
             assert sizes == [500, 500, 50, 500]
 
 
+def test_unseen_is_as_large_as_test_but_for_exceptions_in_one_hop_or_two():
+    for text in ("", "compare=true", "unknown=true", "exceptions=2,words=0.8", "hops=8,conjunction=2"):
+        made = {"version": "1.2", "dials": Dials.parse(text)}
+        rows = {name: num_rows(name, "unseen", **made) for name in subtasks_of(made["dials"])}
+        few = dict.fromkeys(["exceptions_1", "exceptions_2"], 20) if "exceptions" in text else {}
+        assert rows == dict.fromkeys(rows, 500) | few
+    made["dials"] = Dials(unknown=True)
+    answers = question_table("unknown_4", "unseen", **made)["answers"].to_pylist()
+    assert len(answers) == 500 and answers.count(["unknown"]) == 250
+
+
 SLICED = [
     ("single_rule", "train", "tiny"),
     ("multi_rule_5", "train", "tiny"),

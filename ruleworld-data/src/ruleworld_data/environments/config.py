@@ -10,6 +10,7 @@ from typing import Any
 
 from ..questions.skeletons import shares_of
 from ..spec import (
+    CHAINS,
     FORMS,
     SCALES,
     SUBTASKS,
@@ -205,8 +206,6 @@ def world_questions(spec: WorldSpec, subtasks: tuple[str, ...]) -> int:
     """Return how many questions of each sub-task one world serves."""
     count = max(1, _WORLD_QUESTIONS[spec.scale] // len(subtasks))
     scale = replace(spec.sized, subset=None)
-    kinds = {name.rpartition("_")[0] for name in subtasks if spec.dials.structure != Dials()}
+    chains = [name for name in subtasks if name.startswith(CHAINS) and spec.dials.structure != Dials()]
     # A thin crowd has few chains.
-    chains = scale.chain_room(1.0)
-    rooms = {"multi_hop": chains, "unknown": chains, "exceptions": scale.exception_room(1.0)}
-    return min([count, *(max(50, rooms[kind] // 10 * 10) for kind in kinds & rooms.keys())])
+    return min([count, *(max(50, scale.room(name, 1.0) // 10 * 10) for name in chains)])

@@ -18,7 +18,8 @@ from .files import whole_folder
 from .stats import build_stats
 
 _UNSEEN = """ `unseen` asks for counts whose last rule, and whose rule of who has what at first, `train` and
-`validation` never use."""
+`validation` never use; where the world keeps few such rules, as of those that have exceptions, it has fewer
+questions."""
 _UNKNOWN = """## Questions without an answer
 
 A tenth of the rules of each of the seven types is left out of the world, so no pool holds them. Half of the questions

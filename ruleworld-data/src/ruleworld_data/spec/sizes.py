@@ -265,24 +265,24 @@ class Scale:
             }
         return replace(self, sizes=new, subset=subset)
 
-    def chain_room(self, share: float) -> int:
-        """Return how many different chains with a count at the end a split surely has, of one path from an action.
+    def room(self, subtask: str, share: float) -> int:
+        """Return how many questions of one path a split surely has in a sub-task of chains.
 
         ``share`` is the split's part of all chains. A chain begins with an environment and goes through its state; it
-        has one question for every kind that has the attribute at its end. Three standard deviations are left to
-        chance.
+        has one question for every kind that has the attribute at its end, or that its rule has exceptions for. Three
+        standard deviations are left to chance.
         """
         sizes, counts = self.sizes, self.sizes.rule_counts(self.subset)
-        crowd = sizes.crowd or counts["state2attr"] * min(sizes.colour_sizes()) / sizes.slots()["state2attr"]
-        stays = 0.9**2 if sizes.unknown else 1  # the rules of an action's and an environment's route
-        chains = 0.9 * share * sizes.actions * crowd * stays
-        givers = 0.8 * counts["entity2attr"] / sizes.attributes
-        return int(max(0.0, chains - 3 * chains**0.5) * givers)
-
-    def exception_room(self, share: float) -> int:
-        """Return how many questions about exceptions a split surely has: one a rule and kind that it has some for."""
-        chains = 0.9 * share * self.sizes.excepted
-        return int(max(0.0, chains - 3 * chains**0.5) * self.sizes.guards)
+        if subtask.startswith("exceptions"):
+            chains, kinds = sizes.excepted, sizes.guards
+        else:
+            crowd = (
+                sizes.crowd or counts["state2attr"] * min(sizes.colour_sizes()) / sizes.slots()["state2attr"]
+            )
+            stays = 0.9**2 if sizes.unknown else 1  # the rules of an action's and an environment's route
+            chains, kinds = sizes.actions * crowd * stays, 0.8 * counts["entity2attr"] / sizes.attributes
+        chains *= 0.9 * share
+        return int(max(0.0, chains - 3 * chains**0.5) * kinds)
 
 
 SCALES: dict[str, Scale] = {

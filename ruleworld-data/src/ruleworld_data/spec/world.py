@@ -106,12 +106,12 @@ class WorldSpec:
         if self.version != "1.1" and self.split in ("train", "validation"):
             part *= (1 - 1 / kept) ** size  # no rule of a chain is reserved
         # Of unseen the last rule is reserved, and who has what at first.
-        if config.startswith("exceptions"):
-            room = scale.exception_room(part / kept if unseen else part)
-            if size > 2:  # an act begins the chain, whoever does it
-                room *= scale.sizes.entities
-            room, least = (room // kept, 5) if unseen else (room, least)
-        else:
-            # A thin crowd has few chains. Three hops have four paths through a state that is led to.
-            room = scale.chain_room(part / kept**2 if unseen else part) * (4 if size == 3 else 1)
+        room = scale.room(config, part / kept if unseen else part)
+        if exceptions := config.startswith("exceptions"):
+            least = 5 if unseen else least
+        elif size == 3:  # three hops have four paths through a state that is led to
+            room *= 4
+        if size > 2 and (unseen or exceptions):  # an act begins the chain, whoever does it
+            room *= scale.sizes.entities
+        room //= kept if unseen else 1
         return min(rows, max(least, room // 10 * 10))
