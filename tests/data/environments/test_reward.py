@@ -85,7 +85,7 @@ def test_anything_is_scored(answer):
         for config in (None, {}, {"reward": {"exact": 0}}, {"reward": {"exact": -5}})
     ]
     + [RECORD | {"conclusions": value} for value in (None, [], [["is"]], [["is", "", None]])]
-    + [RECORD | {"gold_rule_ids": None}],
+    + [RECORD | {"gold_rule_ids": None}, RECORD | {"config": RECORD["config"] | {"version": "1.0"}}],
     ids=lambda metadata: repr(metadata)[:20],
 )
 def test_a_record_of_another_version_or_a_part_of_one_is_refused(metadata):

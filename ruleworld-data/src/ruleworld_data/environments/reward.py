@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ..scoring import Score, score_output
-from ..spec import check_count, read_fields
+from ..spec import VERSION, VERSIONS, check_count, read_fields
 from ..world import load_vocabulary
 from ..world.names import other_names
 from .config import RewardWeights
@@ -125,6 +125,8 @@ def read_metadata(metadata: Mapping[str, Any] | str) -> Mapping[str, Any]:
         problem = f"lacks {', '.join(missing)}"
     elif broken := [name for name, whole in _WHOLE.items() if not whole(record[name])]:
         problem = f"is damaged: {broken[0]} is {record[broken[0]]!r:.80}"
+    elif (version := record["config"].get("version", VERSION)) not in VERSIONS:
+        problem = f"is of data {version!r:.80}, this version makes {' and '.join(VERSIONS)}"
     else:
         return record
     raise ValueError(f"metadata {problem}; make the instances anew with ruleworld_data.environments.instance")
