@@ -274,7 +274,7 @@ class Scale:
         """
         sizes, counts = self.sizes, self.sizes.rule_counts(self.subset)
         if subtask.startswith("exceptions"):
-            chains, kinds = sizes.excepted, sizes.guards
+            chains, kinds = float(sizes.excepted), float(sizes.guards)
         else:
             crowd = (
                 sizes.crowd or counts["state2attr"] * min(sizes.colour_sizes()) / sizes.slots()["state2attr"]
