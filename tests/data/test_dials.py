@@ -12,7 +12,7 @@ from ruleworld_data import spec
 from ruleworld_data.fresh import fresh_world
 from ruleworld_data.generate import world_of
 from ruleworld_data.io import build
-from ruleworld_data.spec import SCALES, Dials, WorldSizes, WorldSpec, subtasks_of
+from ruleworld_data.spec import SCALES, VERSIONS, Dials, WorldSizes, WorldSpec, subtasks_of
 from ruleworld_data.verify import verify
 from ruleworld_data.world import drawing
 
@@ -20,6 +20,7 @@ from .brute_force import BruteForce, blemish, misread
 from .cases import asking_few, question_table
 
 ALL = Dials(hops=8, parts=5, crowd=5, conjunction=2, thresholds=True, compare=True, exceptions=2)
+SETTINGS = 320
 QUICK = [
     Dials(hops=6, parts=1, crowd=9, thresholds=True),
     Dials(hops=2, parts=1, exceptions=1),
@@ -52,7 +53,10 @@ def drawn_setting(number: int) -> WorldSpec:
     )
     crowd, compare = draw.choice([None, *range(4, 15)]), dials.parts > 1 and draw.random() < 0.5
     words = draw.choice([0.0, 0.3, 1.0])
-    return WorldSpec("tiny", seed=seed, dials=replace(dials, crowd=crowd, compare=compare, words=words))
+    version = VERSIONS[number % 4 > 0]  # three in four are of data 1.2
+    return WorldSpec(
+        "tiny", "train", seed, version, replace(dials, crowd=crowd, compare=compare, words=words)
+    )
 
 
 def failures(folder: Path, setting: WorldSpec, solvers=("executor", "clingo")) -> dict[str, list[str]]:
@@ -70,18 +74,27 @@ def test_settings_verify(dials, tmp_path, small):
 
 
 @pytest.mark.slow
-def test_two_hundred_settings_verify(tmp_path, small):
-    """By both solvers: the same answer from gold rules, a pool and all rules, and every gold rule is needed."""
-    tried: Counter[str] = Counter()
-    found = {}
-    for number in range(200):
+@pytest.mark.parametrize("first", range(0, SETTINGS, 40))
+def test_settings_at_random_verify(first, tmp_path, small, monkeypatch):
+    """By both solvers: the same answer from gold rules and from all, and every gold rule is needed; -s is a log."""
+    monkeypatch.setitem(SCALES, "tiny", replace(SCALES["tiny"], unit_pool=50))  # enough for eight parts
+    found, refused = {}, []
+    for number in range(first, first + 40):
         setting, folder = drawn_setting(number), tmp_path / str(number)
-        if failed := failures(folder, setting):
-            found[setting] = failed
-        shutil.rmtree(folder)
-        tried.update(f"{name}={value}" for name, value in setting.dials.to_dict().items())
-    assert not found
-    assert len(tried) == 35 and min(tried.values()) >= 5  # every value of every dial
+        try:
+            found[number] = failures(folder, setting)
+        except ValueError as error:  # too few chains for a split, in a world of 16 actions
+            assert f"seed {setting.seed} and dials {setting.dials}: " in str(error), setting
+            refused.append(number)
+        print(number, setting, found.get(number, "refused"), flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    assert not any(found.values()) and len(refused) < 4
+
+
+def test_settings_at_random_have_every_value_of_every_dial():
+    turned = (drawn_setting(number).dials.to_dict().items() for number in range(SETTINGS))
+    tried = Counter(f"{name}={value}" for values in turned for name, value in values)
+    assert len(tried) == 33 and min(tried.values()) >= 5
 
 
 @pytest.mark.parametrize(
