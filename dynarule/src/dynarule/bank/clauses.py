@@ -192,7 +192,6 @@ def _restricts(word: str, before: str, after: str, starts: str) -> bool:
     if word == "of":
         return starts in ("each", "every", "any") or after in lex.RESTRICTS | lex.AMOUNTS | {"at", "up"}
     participle = word in LISTS["participles"] or (len(word) > 4 and word.endswith(("ing", "ed")))
-    participle &= before not in lex.NOT_BEFORE_VERB and not before.endswith("ly")
     return word in lex.RESTRICTS or after == "than" or participle
 
 
@@ -200,8 +199,6 @@ def _label(text: str) -> tuple[str, str] | None:
     """``Gold members: free``: a condition, or a few words without a verb, a colon, what holds for them."""
     marks = [mark for mark in _RE.label.finditer(blanked(text)) if text[: mark.start()].strip()]
     if not marks or _RE.no_label.match(text) or _RE.status.match(text):
-        return None
-    if ":" not in marks[0][0] and (len(marks) > 1 or text[:4] == "The "):
         return None
     between = text[marks[0].end() : marks[1].start()] if len(marks) > 1 else ""
     if re.search("[,·|]| / ", between):

@@ -55,7 +55,7 @@ def words_of(text: str) -> list[tuple[int, str]]:
 
 def has_verb(text: str) -> bool:
     """Say whether a text has a finite verb: a modal, a form of be, have or do, or a verb of rules in its place."""
-    words = [word for _, word in words_of(_RE.or_more.sub("or so", text))]
+    words = [word for _, word in words_of(re.sub(r"^\d+ ", "the ", _RE.or_more.sub("or so", text)))]
     if words and VERBS.get(words[0]) is False:
         words = words[1:]  # no sentence begins with "orders" as its verb
     return bool(_RE.does.search(blanked(text))) or any(
@@ -73,6 +73,12 @@ def goes_on(segment: str) -> bool:
     """Whether a segment begins with the verb of the condition's subject: "is under 2, *sits* on a lap, ..."."""
     word, after = [*segment.lower().split()[:2], "", ""][:2]
     return word in ("is", "was", "has", "does") or (VERBS.get(word) is False and after not in MODALS)
+
+
+def english(text: str) -> int:
+    """Return how many words of a text are English, less those of its neighbours."""
+    words = re.findall(r"\b[^\W\d_]{2,}\b", text.lower())
+    return sum((word in LISTS["english"]) - (word in LISTS["foreign"]) for word in words)
 
 
 def is_plural(noun: str) -> bool:

@@ -11,6 +11,7 @@ from unicodedata import normalize
 
 from .._lazy import need
 from .clauses import split_rule
+from .lexicon import LISTS
 
 LONGEST = 8_000
 """Bytes of a rule at most: a rule is a sentence or a paragraph, and an encoder's time grows with the square."""
@@ -23,7 +24,7 @@ _IGNORED = re.compile(
 """Characters that Python calls printable, and of which nothing is seen."""
 _FORMATS = {"%PDF-": "a PDF", "PK\x03\x04": "a ZIP or an office document", "PAR1": "parquet", "{\\rtf": "RTF"}
 """What files begin with that are called ``.txt`` and have no text."""
-_NO_TEXT = {".json", ".jsonl", ".yaml", ".yml", ".xml", ".html", ".xls", ".xlsx", ".doc", ".docx", ".pdf"}
+_NO_TEXT = LISTS["no_list_of_rules"]
 
 
 class Rules(NamedTuple):
@@ -97,9 +98,7 @@ def same_form(text: str) -> str:
 
 
 def make_rules(
-    texts: Sequence[str],
-    conclusions: Sequence[str | None] | None = None,
-    ids: Sequence[object] | None = None,
+    texts: Sequence[str], conclusions: Sequence[str | None] | None = None, ids: Sequence[object] | None = None
 ) -> Rules:
     """Check rules; conclusions that are None are found in the rules, ids are numbers where there are none.
 
@@ -131,10 +130,7 @@ def make_rules(
 
 
 def read_rules(
-    path: str | PathLike[str],
-    text: str | None = None,
-    conclusion: str | None = None,
-    id: str | None = None,
+    path: str | PathLike[str], text: str | None = None, conclusion: str | None = None, id: str | None = None
 ) -> Rules:
     """Read rules from a file, by its ending.
 
@@ -163,7 +159,7 @@ def read_rules(
     if not (several or path.is_file()):
         raise FileNotFoundError(f"no rule file {path}; {expected}")
     if suffix in _NO_TEXT:
-        raise ValueError(f"{path} is no list of rules; {expected}")
+        raise ValueError(f"{path} is no list of rules; {expected}: dynarule book new BOOK --from {path}")
     if suffix == ".parquet":
         usual = {text, conclusion, id, "id", *_TEXT_COLUMNS}  # a table of millions of rules has others
         table = read_parquet(

@@ -1,6 +1,7 @@
 """A document's blocks as rules: sentences with what they need to be whole, below the headings above them."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -8,7 +9,7 @@ from itertools import groupby, takewhile
 from typing import Any
 
 from ..bank.clauses import split_rule
-from ..bank.lexicon import LISTS, has_verb, is_told, patterns
+from ..bank.lexicon import LISTS, VERBS, english, has_verb, is_told, patterns
 from ..bank.openings import CLAUSAL, leading
 from .blocks import OPEN, SECTION, Block, is_number, is_title, is_whole
 from .rules import BookReading, DocumentRule
@@ -98,7 +99,8 @@ class Document:
                     block, items, "".join(tail.text for tail in blocks[at + 1 + len(items) : end])
                 )
             at = end
-        return self._without_stories()
+        self._tell_apart()
+        return self._kept()
 
     def _aside(self, block: Block, blocks: Sequence[Block]) -> int:
         """Leave out a section of what changed, or examples with what leads in to them; return how many blocks."""
@@ -123,20 +125,36 @@ class Document:
             left.kind = "text"
         return 1 + len(below)
 
-    def _without_stories(self) -> list[DocumentRule]:
-        """Return the rules without what tells what happened, in most of a text or all of a section."""
+    def _tell_apart(self) -> None:
+        """Put its title before a line such as "Action: call Ann.", where lines below other titles begin like it."""
+        labels = [(label[0], rule) for rule in self.prose if (label := _RE.label.match(rule.text))]
+        titles = Counter(label for label, _ in {(label, rule.context[-1:]) for label, rule in labels})
+        for label, rule in labels:
+            if titles[label] > 1 and rule.context and not label.startswith(rule.context[-1]):
+                rule.text = f"{rule.context[-1]}: {rule.text}"
+                rule.premise, rule.conclusion, rule.sure = split_rule(rule.text)
+
+    def _kept(self) -> list[DocumentRule]:
+        """Return the rules without translations, and without stories, in most of a text or all of a section."""
+        foreign = [rule for rule in self.prose if english(rule.text) < 0]
+        # of a text that says in English as much as in another language
+        twice = len(foreign) > 1 and 0.7 < 2 * len(foreign) / len(self.prose) < 1.3
+        reasons = {id(rule): "the same in another language" for rule in foreign if twice}
+        prose = [rule for rule in self.prose if id(rule) not in reasons]
         # what a list is led in by, "what we agreed:", is no story of its items
-        said = {id(rule): is_told(rule.text.rpartition(": ")[2]) for rule in self.prose}
-        minutes = any(_RE.minutes.match(title) for rule in self.prose for title in rule.context[:1])
-        story, gone = minutes or sum(said[id(r)] or -has_verb(r.text) for r in self.prose) > 0, set()
-        for _, section in groupby(self.prose, lambda rule: rule.context):
+        said = {id(rule): is_told(rule.text.rpartition(": ")[2]) for rule in prose}
+        minutes = any(_RE.minutes.match(title) for rule in prose for title in rule.context[:1])
+        story = minutes or sum(said[id(r)] or -has_verb(r.text) for r in prose) > 0
+        for _, section in groupby(prose, lambda rule: rule.context):
             part = [(rule, said[id(rule)]) for rule in section]
             history = len(part) > 1 and all(told for _, told in part)
             for rule, told in part:
                 if history or (story and (told or not has_verb(rule.text) or not is_whole(rule.text))):
-                    self._leave(rule.line, rule.text, "tells what happened")
-                    gone.add(id(rule))
-        return [rule for rule in self.rules if id(rule) not in gone]
+                    reasons[id(rule)] = "tells what happened"
+        for rule in self.rules:
+            if id(rule) in reasons:
+                self._leave(rule.line, rule.text, reasons[id(rule)])
+        return [rule for rule in self.rules if id(rule) not in reasons]
 
     def _leave(self, line: int, text: str, reason: str) -> None:
         self.reading.left_out.append((f"{self.source}{self.part}:{line}", text[:300], reason))
@@ -150,7 +168,8 @@ class Document:
 
     def _answer(self, question: Block, blocks: Sequence[Block]) -> int:
         """Add a question with its answer; return their number: all below a title, else one and its list."""
-        taken = list(takewhile(lambda b: b.kind in ("text", "item") and "? " not in f"{b.text} ", blocks))
+        said = takewhile(lambda block: block.kind in ("text", "item") and block.mark != "dt", blocks)
+        taken = list(takewhile(lambda block: "? " not in f"{block.text} ", said))
         texts: list[str] = []
         at = 0
         while at < len(taken) and (not at or question.kind == "heading"):
@@ -205,12 +224,12 @@ class Document:
             pieces = [(text.rstrip(" .,;") + ends, where) for text, where in pieces]
         if items and (_RE.exceptions.match(block.text) or _RE.examples.fullmatch(block.text)):
             label = block.text.rstrip(" :")
-            bare = [text.removeprefix(label).strip(" :.") for text, _ in pieces]
+            bare = [bare for text, _ in pieces if (bare := text.removeprefix(label).strip(" :."))]
             whole = all(map(has_verb, bare))
             pieces = [(f"{label}: {('. ' if whole else ', ').join(bare)}.", block)]
         for text, where in pieces:
             parts, above, label = sentences(text), self.headings, ""
-            begins = isinstance(where, Block) and (where.kind == "item" or text[:1].islower())
+            begins = isinstance(where, Block) and (where.kind == "item" or re.match(r"[a-zà-ÿ\d]", text))
             if above and begins and len(parts) == 1 and not IMPRINT.match(parts[0][1]):
                 parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]
             held = _RE.condition.match(parts[0][1])  # "If in eyes: rinse. Call a doctor."
@@ -218,6 +237,9 @@ class Document:
             term = above[-1][1] if above and isinstance(where, Block) and where.mark == ":" else ""
             if not parts[0][1].startswith(term):
                 parts[0] = 0, f"{term}: {parts[0][1]}"
+            orders = all(
+                VERBS.get(part.split(" ")[0].lower()) for _, part in parts[:2]
+            )  # "Wear gloves. Wash ..."
             example = False  # from its label to the end of the text
             for number, (offset, sentence) in enumerate(parts):
                 line = where if isinstance(where, int) else where.line_at(offset)
@@ -231,7 +253,7 @@ class Document:
                     self._leave(line, sentence, EXAMPLE)
                 elif last and about_last and last.context == tuple(title for _, title in self.headings):
                     last.go_on(sentence)
-                elif reason := no_rule(sentence, not number, len(parts) == 1):
+                elif reason := no_rule(sentence, not (number or orders), len(parts) == 1):
                     self._leave(line, sentence, reason)
                     label = f"{sentence.rstrip('.')}: " if reason == TITLE else label
                 else:
@@ -259,7 +281,7 @@ def _is_heading(block: Block, after: Block) -> bool:
     lists = block.kind == "text" and after.kind == "item"
     below = after.kind == "text" or after.depth > block.depth
     whole = is_whole(after.text) or ": " in f"{after.text} "
-    title = re.sub(r"^\d{1,2} (?=[A-Z])", "", text)  # "3 Lost property"
+    title = _RE.numbered.sub("", text)
     return lists or (below and whole and not re.search(r"\d|: |^no\b|^not\b", title, re.IGNORECASE))
 
 

@@ -48,10 +48,11 @@ def read_html(body: bytes | str) -> list[Block]:
     for tag in soup(["br", "sup"]):  # the number of a footnote is no part of a sentence
         words = tag.get_text(strip=True)
         tag.replace_with("\n\n" if tag.name == "br" else "" if words.strip("[]").isdigit() else words)
-    for tag in soup(["li", "p"]):
-        links = "".join(link.get_text() for link in tag("a", href=_WITHIN))
+    for tag in soup(["li", "p", "div"]):
+        within = True if re.search("[|·•›»]", tag.get_text()) else _WITHIN  # "Main page | Edit | History"
+        links = "".join(link.get_text() for link in tag("a", href=within))
         if links and re.sub(r"[\W\d]", "", tag.get_text()) == re.sub(r"[\W\d]", "", links):
-            tag.decompose()  # of a table of contents
+            tag.decompose()  # of a table of contents, or of the site
     for box in soup("details"):
         box.insert_after(soup.new_tag("summary"))  # it ends here, and so does its answer
     soup.smooth()

@@ -22,7 +22,7 @@ def read_pdf(path: Path) -> list[Block]:
     tables: list[list[Block]] = []
     plumber = need("pdfplumber", "documents")
     with plumber.open(path) as pdf:
-        drawn = [(page, *_drawn(page)) for page in pdf.pages]
+        drawn = [(page, page.chars, page.lines or page.rects or page.curves) for page in pdf.pages]
         sizes = Counter(round(char["size"]) for _, chars, _ in drawn for char in chars)
         usual = max(sizes, key=lambda size: sizes[size], default=0)
         for page, chars, lined in drawn:
@@ -71,25 +71,6 @@ def read_pdf(path: Path) -> list[Block]:
     blocks = blocks_of([(number, line) for number, page in texts for line in page] + [(0, ""), *ends])
     parts = (tables[int(block.text[1:])] if block.text[:1] == "\0" else [block] for block in blocks)
     return [block for some in parts for block in some]
-
-
-def _drawn(page: Any) -> tuple[list[dict[str, Any]], bool]:
-    """Return what words are made of, and whether a page has lines; pdfplumber's own way takes twice the time."""
-    left, height = page.mediabox[0], page.height + page.mediabox[1]
-    chars, lined = [], False
-    for item in _items(page.layout):
-        lined = lined or hasattr(item, "pts")
-        if hasattr(item, "upright"):
-            char = {name: getattr(item, name) for name in ("upright", "size")} | {"text": item.get_text()}
-            top, bottom = height - item.y1, height - item.y0
-            place = {"x0": item.x0 + left, "x1": item.x1 + left, "top": top, "doctop": top, "bottom": bottom}
-            chars.append(char | place)
-    return chars, lined
-
-
-def _items(layout: Any) -> Iterator[Any]:
-    for item in layout:
-        yield from _items(item) if hasattr(item, "__iter__") else (item,)
 
 
 def _line(words: Sequence[Any]) -> str:

@@ -3,6 +3,7 @@
 import json
 import re
 from bisect import bisect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -20,13 +21,13 @@ _TEST = ("fact", "field"), ("operator", "op"), ("value",)  # names of a conditio
 
 def read_json(path: Path) -> list[Block]:
     """Return the texts, records and values of a JSON or YAML file, or of JSON lines."""
-    text = decoded(path)
+    text, lines = decoded(path), path.suffix.lower() == ".jsonl"
     if path.suffix.lower() in (".yaml", ".yml"):
         parts = [*need("yaml", "documents").safe_load_all(text)]
-    elif path.suffix.lower() == ".jsonl":
-        parts = [[json.loads(line) for line in text.splitlines() if line.strip()]]
     else:
-        parts = [json.loads(text)]
+        texts = [line for line in text.splitlines() if line.strip()] if lines else [text]
+        values = [json.loads(each, object_pairs_hook=_gathered) for each in texts]
+        parts = [values] if lines else values
     starts, at = [match.end() for match in re.finditer("\n", text)], 0
 
     def line_of(words: str, ends: str = r"[\"']?[ \t]*:") -> int:
@@ -37,6 +38,13 @@ def read_json(path: Path) -> list[Block]:
         return bisect(starts, at) + 1
 
     return [block for part in parts for block in _parts(part, line_of)]
+
+
+def _gathered(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object, in which a key that comes twice has a list of its values: none of them is lost."""
+    count = Counter(name for name, _ in pairs)
+    several = {name for name in count if count[name] > 1}
+    return dict(pairs) | {name: [held for key, held in pairs if key == name] for name in several}
 
 
 def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) -> Iterator[Block]:

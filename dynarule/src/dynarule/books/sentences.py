@@ -40,7 +40,7 @@ def _split(text: str) -> Iterator[tuple[int, str]]:
     for start, end in pairwise([*starts, len(text)]):  # not its tokens: it writes "don't" as "do not"
         at = start
         for mark in [*_RE.opener.finditer(text, start, end), None]:
-            part = text[at : mark.start() if mark else end].strip().lstrip("–— ")
+            part = text[at : mark.start() if mark else end].strip().lstrip("–—/ ")
             if mark and mark[0][:1] == ";":
                 if not has_verb(text[mark.end() : end].partition(",")[2]):
                     continue  # "; if it is longer, also by finance"
@@ -95,11 +95,13 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     runs = (condition or not has_verb(stem)) and any(
         _RE.finite.match(i.text) or goes_on(i.text) for i, _ in groups
     )
+    noted = [(item, below) for item, below in groups if any(_is_sentence(each.text) for each in below)]
     one = condition or _RE.all.search(stem) or _RE.any.search(stem)  # several duties are rules of their own
     choice = some and (RUNS_ON.search(stem) or _RE.condition.match(stem)) and not _RE.negative.search(stem)
     if stem and (every or some) and (one or choice):
         parts = []  # each item with those below it
         for item, below in groups:
+            below = [] if (item, below) in noted else below
             texts = [text for text, _ in joined(item.text, 0, below)] if below else [item.text]
             ors = any(re.search(r"\bor\W*$|^or\b", each.text) for each in below)
             held = _series([_bare(each.text) for each in below], "or" if ors else "and") if below else ""
@@ -109,20 +111,26 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         ends = [_RE.next.split(part, 1) for part in parts]
         series = _prefixed(lead, stem, _series([_bare(part) for part, *_ in ends], word), runs)
         yield " ".join([series, *(more for _, *rest in ends for more in rest)]), line
+        for item, below in noted:  # whole sentences about a part of it
+            label = item.text.partition(":")[0].rstrip(" .")
+            yield from ((f"{label}: {text}", where) for text, where in joined("", 0, below))
         return
     leads = lead.endswith(":") or _RE.announces.match(stem) or _RE.following.search(stem)
-    loose = not leads and has_verb(stem)  # "Harvest the cells", and how: a rule, too
+    stopped = sum(is_whole(item.text) for item, _ in groups) > (
+        len(groups) > 1
+    )  # the last of all has one, too
+    unused = bool(stem)
     for item, nested in groups:
-        bare = _bare(item.text)
+        bare, whole = _bare(item.text), stopped and is_whole(item.text)
         says = has_verb(bare) or (
             ": " in bare and has_verb(stem)
         )  # "... changes in May:", "Hotels: 140 EUR."
         alone = (
             not stem
             or (_RE.announces.match(stem) and (has_verb(bare) or _RE.says.search(bare)))
-            or (says and bare[:1].isupper() and (is_whole(item.text) or _RE.following.search(stem)))
+            or (says and bare[:1].isupper() and (whole or _RE.following.search(stem)))
         )
-        loose = loose and alone
+        unused = unused and alone
         if alone and not (RUNS_ON.search(stem) or _RE.condition.match(stem)):
             text = item.text if nested or is_whole(item.text) or not stem else f"{bare}."
         else:
@@ -132,8 +140,12 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
             yield from joined(text, item.line_at(0), nested)
         else:
             yield text, item
-    if loose:
-        yield stem, line
+    if unused:  # "Harvest the cells", and how: a rule, too; of others it is said that they lead in to nothing
+        yield stem if has_verb(stem) and not leads else f"{stem}:", line
+
+
+def _is_sentence(text: str) -> bool:
+    return text[:1].isupper() and is_whole(text) and has_verb(text)
 
 
 def whole_item(title: str, text: str) -> str:
@@ -142,8 +154,9 @@ def whole_item(title: str, text: str) -> str:
         return f"{title} {text}"
     if _RE.status.fullmatch(title) and MODALS.isdisjoint(_RE.relative.split(text.lower())[0].split()):
         return f"{title}: {text}"  # "Prohibited", "Open fire": a verb in it would not say that
-    says = is_whole(text) or has_verb(text) or leading(text)
-    return text if says or _RE.says.search(text) or _RE.no_title.search(title) else f"{title}: {text}"
+    says = is_whole(text) or has_verb(text) or leading(text) or _RE.says.search(text)
+    of_pages = _RE.no_title.search(title) and not text[:1].isdigit()  # "Contents", but for "2 dice"
+    return text if says or of_pages else f"{title}: {text}"
 
 
 def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:

@@ -16,7 +16,7 @@ from .blocks import Block, Row, decoded, plain
 
 _DELIMITERS = ",;\t|"
 MOST_CELLS = 5_000_000
-_DIGIT = re.compile(r"\d")
+_DIGIT, _LABELLED = re.compile(r"\d"), re.compile(r":\t+[^\t:]+(?:\t|$)|: ")
 _FORMULA = re.compile(rb"</f>\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 """A formula whose value is not stored."""
 
@@ -113,6 +113,11 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
         elif filled:
             *texts, (_, named) = alone or [(line, "" if table else title)]
             blocks += [Block("text", text, [(0, at)]) for at, text in texts]
+            # "Owner:", "Ann", with more blanks than what stands below
+            first = table.rows[0][1] if table else []
+            if table and first.count("") > cells.count("") and _LABELLED.search("\t".join(first)):
+                said = " ".join(cell for _, row in table.rows for cell in row if cell)
+                table.kind, table.text, table.mark, table = "lost", said, "about the document", None
             if table is None or alone or blank:
                 above: list[Row] = table.rows[1:] if table else []
                 columns = [[cells[i] for _, cells in above if cells[i]] for i in range(width)]

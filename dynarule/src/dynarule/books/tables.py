@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..bank.lexicon import LISTS, VERBS, WORDS, patterns
+from ..bank.lexicon import LISTS, VERBS, WORDS, english, patterns
 from .blocks import Row, is_whole
 
 TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLANK = (
@@ -114,16 +114,13 @@ def _foreign(rows: Sequence[Sequence[str]]) -> set[int]:
     ends = [re.fullmatch(r"(.*[^\W_])[ _-]+\(?([a-z]{2})\)?", column[0].lower()) for column in columns]
     named = {i: end.groups() for i, end in enumerate(ends) if end and end[2] in LISTS["languages"]}
     found = {i for i, (name, code) in named.items() if code != "en" and (name, "en") in named.values()}
-    words = [[re.findall(r"[^\W\d]+", cell.lower()) for cell in column] for column in columns]
     numbers = [[re.findall(r"\d+", cell) for cell in column] for column in columns]
-    # in how many cells words of each kind are
-    english = [sum(not LISTS["english"].isdisjoint(said) for said in column) for column in words]
-    other = [sum(not LISTS["foreign"].isdisjoint(said) for said in column) for column in words]
-    lengths = [sum(map(len, column)) or 1 for column in words]
+    words = [[english(cell) for cell in column] for column in columns]
+    lengths = [sum(map(len, column)) or 1 for column in columns]
     for i, j in itertools.permutations(range(min(len(columns), 9)), 2):
         same = sum(a == b for a, b in zip(numbers[i], numbers[j], strict=True)) > 0.6 * len(rows)
-        if same and 0.4 < lengths[j] / lengths[i] < 2.5 and english[i] > other[i]:
-            found |= {j} if other[j] > max(english[j], 0.5 * len(rows)) else set()
+        if same and 0.4 < lengths[j] / lengths[i] < 2.5 and sum(words[i]) > 0:
+            found |= {j} if sum(count < 0 for count in words[j]) > 0.5 * len(rows) else set()
     return found
 
 
@@ -165,10 +162,8 @@ def _ticked(body: Sequence[Row]) -> list[Row]:
 
 def _is_header(header: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     """Whether the first row names the columns: its cells are short words, unlike those of some column below."""
-    if not body:
-        return not any(re.search(r"\d", cell) for cell in header)
     if len(header) == 1:
-        return header[0].lower() in TEXT_NAMES
+        return header[0].lower() in TEXT_NAMES or is_whole(header[0]) < all(is_whole(row[0]) for row in body)
     if any(cell.endswith(".") and cell.count(" ") > 1 for cell in header):
         return False
     if any(re.fullmatch(r"[\d.,%€$£ ]+", cell) for cell in header[1:]):
@@ -186,7 +181,7 @@ def _texts(names: Sequence[str], body: Sequence[Row], column: int) -> Iterator[T
             yield TableRule(line, "", " | ".join(filter(None, cells)))
         else:
             premise, conclusion = (None if i is None else cells[i] or None for i in whole)
-            others = _others(names, cells)
+            others = _others(names, [*cells[:column], "", *cells[column + 1 :]])
             text = f"{cells[column].removesuffix('.')}{others}." if others else cells[column]
             yield TableRule(line, text, premise, conclusion and conclusion.removesuffix(".") + others)
 
@@ -234,6 +229,8 @@ def _decisions(
             if cells[i] and cells[i].lower() not in _ANY
         ]
         effects = [_effect(header[i], cells[i], last) for i in last if cells[i] and cells[i] not in _BLANK]
+        if not effects:  # a row of dashes says that there is none
+            effects = [_effect(header[i], cells[i].strip("-–—*") or "none", last) for i in last if cells[i]]
         other = "In all other cases" if line == body[-1][0] and len(body) > 1 else "In any case"
         premise = f"If {' and '.join(conditions)}" if conditions else other
         conclusion = " and ".join(effects) + _others(header, cells)

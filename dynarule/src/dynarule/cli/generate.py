@@ -72,17 +72,9 @@ def generate(
         for search in one_a_step(answer.trace) if trace else ():
             _say_search(search, bank, top, shown)
 
-    run(
-        base,
-        tokenizer,
-        bank,
-        question_prompts(tokenizer, texts, base.active_peft_config.question_opening),
-        max_new_tokens=max_new_tokens,
-        max_searches=max_searches,
-        batch_size=batch_size,
-        on_answer=show,
-        **sampling,
-    )
+    prompts = question_prompts(tokenizer, texts, base.active_peft_config.question_opening)
+    sampling |= {"max_new_tokens": max_new_tokens, "max_searches": max_searches, "batch_size": batch_size}
+    run(base, tokenizer, bank, prompts, on_answer=show, **sampling)
     if as_json:
         say(json.dumps({"answers": results}, indent=1, ensure_ascii=False))
 

@@ -88,13 +88,13 @@ def train(
     adapted = _adapter(adapter, method, recipe.seed, base, tokenizer, bank.encoder_dim)
     if confidence_layer is not None:
         adapted.config.confidence_layer = confidence_layer
+    going: dict[str, Any] = {"held_out": measured, "resume": resume}
     if stage == FINDING:
         from ..plus import train_retrieval
 
         if adapted.config.search_id is None:
             begin_as_header(base, tokenizer)
-        going = {"held_out": measured, "resume": resume, "report": _report}
-        train_retrieval(base, tokenizer, adapted, rows, bank, recipe, out, **going)
+        train_retrieval(base, tokenizer, adapted, rows, bank, recipe, out, report=_report, **going)
         note(f"wrote {out}: the adapter, README.md (its model card), retrieval.json")
         return
     curve = None if start is None else start.curve
@@ -102,20 +102,8 @@ def train(
         curve = None  # the user overruled the measurement
     if recipe.searches:  # after the adapter, whose base may be one row shorter
         prepare_search(base, tokenizer)
-    run(
-        base,
-        tokenizer,
-        adapted,
-        rows,
-        bank,
-        recipe,
-        out,
-        held_out=measured,
-        resume=resume,
-        curve=curve,
-        callbacks=[LogLines()],
-        report_to=report_to,
-    )
+    going |= {"curve": curve, "callbacks": [LogLines()], "report_to": report_to}
+    run(base, tokenizer, adapted, rows, bank, recipe, out, **going)
     note(f"wrote {out}: the adapter, README.md (its model card), log.json")
 
 
