@@ -181,7 +181,7 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
     cleared = [{"id": new[0]["id"], "text": new[0]["text"]}]
     assert http.put("/v1/books/bank/rules", json=cleared, headers=key).status_code == 200
     assert RuleBank.load(engine.books["bank"].folder).parts == {}
-    for wrong in ({"then": "x"}, {"premise": " "}, {"id": "x" * 1001}):
+    for wrong in ({"then": "x"}, {"premise": " "}, {"id": "x" * 1001}, {"id": ".."}):
         assert http.put("/v1/books/bank/rules", json=[new[0] | wrong], headers=key).status_code == 400
     assert lost.status_code == 400 and "a change would be lost" in lost.json()["error"]["message"]
     assert http.delete("/v1/books/bank/rules/r4", headers=key).status_code == 404

@@ -90,7 +90,7 @@ class Rule(BaseModel):
     """A rule to add or to put in another's place; a premise or conclusion that is not given is found in its text."""
 
     model_config = ConfigDict(extra="forbid")
-    id: str = Field(min_length=1, max_length=1_000)  # as an address, in which a rule is removed, must hold it
+    id: str = Field(min_length=1, max_length=1_000, pattern=r"[^.]")  # addresses hold it, but not ".."
     text: str = Field(min_length=1)
     premise: str | None = Field(None, pattern=r"\S", max_length=LONGEST)
     conclusion: str | None = Field(None, pattern=r"\S", max_length=LONGEST)
