@@ -235,8 +235,7 @@ class Document:
             held = _RE.condition.match(parts[0][1])  # "If in eyes: rinse. Call a doctor."
             parts = [(at, f"{held[0]}{part}" if held and at else part) for at, part in parts]
             term = above[-1][1] if above and isinstance(where, Block) and where.mark == ":" else ""
-            if not parts[0][1].startswith(term):
-                parts[0] = 0, f"{term}: {parts[0][1]}"
+            parts = [(at, part if part.startswith(term) else f"{term}: {part}") for at, part in parts]
             orders = all(
                 VERBS.get(part.split(" ")[0].lower()) for _, part in parts[:2]
             )  # "Wear gloves. Wash ..."

@@ -10,6 +10,7 @@ from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_title, is_whole, neste
 from .sentences import REFERS_BACK
 
 _RE = patterns("markdown")
+DEFINED = _RE.defined
 _CODE = "\1"  # stands for a block of code
 _WRAPPED = 0.3
 """Share of lines after a line that begin in lower case, from which on a text counts as wrapped."""

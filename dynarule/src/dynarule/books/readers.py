@@ -13,7 +13,7 @@ from ..bank.lexicon import DIALECTS
 from ..bank.sources import read_parquet
 from .blocks import Block, decoded
 from .document import Document
-from .markdown import blocks_of
+from .markdown import DEFINED, blocks_of
 from .pages import read_docx, read_html, read_mail
 from .pdf import read_pdf
 from .records import read_json, records
@@ -125,6 +125,7 @@ def read_text(path: Path) -> list[Block]:
     told = () if path.suffix.lower() in (".md", ".markdown", ".rst") else DIALECTS.values()
     marks = next((m for m in told if re.search(m["mark"], text, re.MULTILINE)), None)
     if marks is None:
+        text = DEFINED.sub(r"\1\n: ", text)  # as Markdown writes what a term means
         return blocks_of(list(enumerate(text.splitlines(), 1)))
     if "refs" in marks:  # a reference is said by its own words, the title that it leads to, or its label
         titles = {m["label"]: m["title"] for m in re.finditer(marks["labels"], text, re.MULTILINE)}

@@ -125,13 +125,13 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         says = has_verb(bare) or (
             ": " in bare and has_verb(stem)
         )  # "... changes in May:", "Hotels: 140 EUR."
-        alone = (
+        alone = not (RUNS_ON.search(stem) or _RE.condition.match(stem)) and (
             not stem
             or (_RE.announces.match(stem) and (has_verb(bare) or _RE.says.search(bare)))
             or (says and bare[:1].isupper() and (whole or _RE.following.search(stem)))
         )
         unused = unused and alone
-        if alone and not (RUNS_ON.search(stem) or _RE.condition.match(stem)):
+        if alone:
             text = item.text if nested or is_whole(item.text) or not stem else f"{bare}."
         else:
             text = _prefixed(lead, stem, item.text.strip() if nested else bare, runs)
