@@ -233,12 +233,14 @@ class Document:
             if above and begins and len(parts) == 1 and not IMPRINT.match(parts[0][1]):
                 parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]
             held = _RE.condition.match(parts[0][1])  # "If in eyes: rinse. Call a doctor."
-            parts = [(at, f"{held[0]}{part}" if held and at else part) for at, part in parts]
+            named = held or _RE.label.match(parts[0][1])  # "Red: chest pain. See at once."
+            orders = [VERBS.get(part.split(" ")[0].lower()) for _, part in parts]  # "Wear gloves. Wash ..."
+            labels = [named[0] if named and (held or order) else "" for order in orders]
+            parts = [
+                (at, f"{of}{part}" if at else part) for of, (at, part) in zip(labels, parts, strict=True)
+            ]
             term = above[-1][1] if above and isinstance(where, Block) and where.mark == ":" else ""
             parts = [(at, part if part.startswith(term) else f"{term}: {part}") for at, part in parts]
-            orders = all(
-                VERBS.get(part.split(" ")[0].lower()) for _, part in parts[:2]
-            )  # "Wear gloves. Wash ..."
             example = False  # from its label to the end of the text
             for number, (offset, sentence) in enumerate(parts):
                 line = where if isinstance(where, int) else where.line_at(offset)
@@ -252,7 +254,7 @@ class Document:
                     self._leave(line, sentence, EXAMPLE)
                 elif last and about_last and last.context == tuple(title for _, title in self.headings):
                     last.go_on(sentence)
-                elif reason := no_rule(sentence, not (number or orders), len(parts) == 1):
+                elif reason := no_rule(sentence, not (number or all(orders[:2])), len(parts) == 1):
                     self._leave(line, sentence, reason)
                     label = f"{sentence.rstrip('.')}: " if reason == TITLE else label
                 else:

@@ -153,7 +153,7 @@ def _ticked(body: Sequence[Row]) -> list[Row]:
     marks = {"x", "✓", "✔", "☑"}
     columns = zip(*([cell.lower() for cell in cells] for _, cells in body), strict=True)
     blank = ["no" if {*column} - {""} and {*column} <= {*marks, ""} else "" for column in columns]
-    says = dict.fromkeys(marks, "yes") | {"true": "yes", "false": "no"}
+    says = dict.fromkeys(marks, "yes") | {"true": "yes", "false": "no", "✘": "no", "✗": "no"}
     return [
         (line, [says.get(cell.lower(), cell) or no for cell, no in zip(cells, blank, strict=True)])
         for line, cells in body
