@@ -1,6 +1,7 @@
 """The law at every setting: whatever a world's dials, each question has one answer, in any pool of its rules."""
 
 import random
+import re
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -184,6 +185,16 @@ def test_a_crowd_that_does_not_fit_names_its_limits():
             WorldSpec("tiny", dials=Dials(crowd=crowd))
     with pytest.raises(ValueError, match="crowd must be from 32 to"):
         WorldSizes(2, 8, 6, 2, 2, 1, 1, 1).turned(Dials(conjunction=2))
+
+
+def test_a_world_prints_how_its_dials_stand():
+    world = world_of(WorldSpec("tiny", dials=Dials(exceptions=2, words=0.5)))
+    rows = [re.findall(r"\w[^|]*\b", line) for line in str(world).splitlines()[4:]]
+    assert [name for name, *_ in rows] == [*vars(Dials())]
+    assert rows[2] == ["crowd", "1 to 64", "as it falls", "as it falls"] and rows[-1][-2:] == ["0.0", "0.5"]
+    assert str(world_of("1.2")).startswith("World rw-0: 100,235 rules\n")
+    with pytest.raises(ValueError, match=r"unknown version '1.3'; did you mean '1.2'"):
+        world_of("1.3")
 
 
 def test_each_number_of_exceptions_is_asked_as_often():

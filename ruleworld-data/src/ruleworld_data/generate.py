@@ -22,6 +22,7 @@ from .spec import (
     UNKNOWN,
     WorldSpec,
     check_subtask,
+    data_version,
 )
 from .text.render import block_table
 from .world import Stream, World, build_world
@@ -29,12 +30,14 @@ from .world import Stream, World, build_world
 __all__ = ["table", "world_of"]
 
 
-def world_of(spec: WorldSpec) -> World:
-    """Return the world whose rules a split's questions use.
+def world_of(spec: WorldSpec | str) -> World:
+    """Return the world whose rules a split's questions use, of a version alone the paper's; it prints its dials.
 
     ``validation``, ``test`` and ``mini`` are the same questions at scales ``paper`` and ``full``, so they use the
     paper's subset of the world; ``heldout`` has a world of its own.
     """
+    if isinstance(spec, str):
+        spec = WorldSpec(version=data_version(spec))
     # Splits of one world share it: held-out is all that tells them apart.
     return _world(replace(spec.drawn, split="heldout" if spec.split == "heldout" else "train"))
 

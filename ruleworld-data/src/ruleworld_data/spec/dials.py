@@ -9,6 +9,8 @@ from typing import Any
 
 from .names import check_count, check_name, check_share
 
+_RANGES = {"hops": (1, 8), "parts": (1, 8), "crowd": (1, 64), "conjunction": (1, 2), "exceptions": (0, 2)}
+
 
 @dataclass(frozen=True)
 class Dials:
@@ -57,9 +59,9 @@ class Dials:
     words: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, most in {"hops": 8, "parts": 8, "crowd": 64, "conjunction": 2, "exceptions": 2}.items():
+        for name, (least, most) in _RANGES.items():
             if name != "crowd" or self.crowd is not None:
-                check_count(name, getattr(self, name), int(name != "exceptions"), most)
+                check_count(name, getattr(self, name), least, most)
         for name in ("thresholds", "compare", "unknown"):
             if not isinstance(getattr(self, name), bool):
                 raise ValueError(f"{name} must be true or false, got {getattr(self, name)!r}")
@@ -72,6 +74,18 @@ class Dials:
             raise ValueError(f"compare needs two parts or more, got parts={self.parts}")
         check_share("words", self.words)
         object.__setattr__(self, "words", float(self.words))  # 1 and 1.0 name one world
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return every dial with its values, the paper's and this one."""
+        values = {name: f"{least} to {most}" for name, (least, most) in _RANGES.items()} | {"words": "0 to 1"}
+        here, paper = (
+            {
+                name: "as it falls" if value is None else json.dumps(value)
+                for name, value in vars(dials).items()
+            }
+            for dials in (self, PAPER_POINT)
+        )
+        return [(name, values.get(name, "false, true"), paper[name], here[name]) for name in here]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the dials that are not at the paper's point."""

@@ -91,14 +91,21 @@ class World:
     terms: dict[str, Ints]
     blocks: dict[str, RuleBlock]  # by rule type
     # For each open rule type the rows of the world's subset; without the types that are in it as a whole.
-    subset_rows: dict[str, Ints] = field(default_factory=dict, repr=False)
+    subset_rows: dict[str, Ints] = field(default_factory=dict)
     dials: Dials = PAPER_POINT
     # Attributes that thresholds can change, in the whole world also where this is a part of it: of a creature of a kind
     # they are asked along such a path only.
-    threshold_driven: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
+    threshold_driven: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     reserves: int = 0  # one in so many of the rules that give counts is kept for the split `unseen`; 0: none
     # The rules of the same terms that are left out of this world; questions without an answer need one of them.
-    left_out: World | None = field(default=None, repr=False)
+    left_out: World | None = field(default=None)
+
+    def __repr__(self) -> str:
+        """Return how many rules it has and how its dials stand, as a table."""
+        from ..show import table_text
+
+        head = f"World {self.world_id}: {len(self):,} rules"
+        return f"{head}\n\n{table_text(['dial', 'values', 'paper', 'here'], self.dials.rows())}"
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.blocks.values())
