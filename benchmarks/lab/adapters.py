@@ -132,7 +132,11 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
                 curve = confidence_curve(model, tokenizer, bank, held_out)
                 adapter.config.confidence_layer = curve["confidence_layer"]
             if method != PLUS and (finding or plan.searches) and not searching:
-                begin_as_header(model, tokenizer)
+                place, like = adapter.config.search_place, None
+                if place == "premise":  # as what a text goes on with behind it
+                    behind = training_text(rows[0], form, place=place).split(dynarule.SEARCH_TOKEN)[1]
+                    like = tokenizer(behind, add_special_tokens=False)["input_ids"][0]
+                begin_as_header(model, tokenizer, like)
                 searching = True
             folder = out / str(number)
             if (folder / "README.md").is_file():  # what a stage writes last

@@ -157,6 +157,33 @@ def test_search_is_written_behind_all_headers_but_the_first(
     assert all(part.endswith(end) for part, end in zip(parts[:later], ["[Step2]", "[Step12]"], strict=False))
 
 
+@pytest.mark.parametrize("most", [9, 2])
+def test_search_is_written_behind_each_premise_once(most, bank, tiny_model, word_tokenizer):
+    lines = ["so has [Step 1] a so b has c . a has so", "[Step 12] a b so", "[Answer] a so b has"]
+    tokenizer = word_tokenizer(lines)
+    search, *cues = tokenizer.convert_tokens_to_ids(["<search>", "so", "has"])
+    model = tiny_model("llama")
+    settings = {"search_place": "premise", "search_cues": cues}
+    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5, **settings))
+    adapter.train_search(search)
+    script = tokenizer("\n".join(lines))["input_ids"]
+
+    def writes(ids, scores):
+        done = sum(token != search for token in ids[0, 1:].tolist())
+        return torch.full_like(scores, -torch.inf).index_fill(1, torch.tensor([script[done]]), 0.0)
+
+    options = {
+        "max_new_tokens": len(script) + min(most, 3),
+        "max_searches": most,
+        "logits_processor": [writes],
+    }
+    (answer,) = generate(model, tokenizer, bank, ["a"], eos_token_id=-1, keep_search=True, **options)
+    assert [token for token in answer.token_ids if token != search] == script
+    pieces = answer.text.replace(" ", "").split("<search>")
+    expected = ["sohas[Step1]a", "sobhasc.a", "hasso[Step12]ab", "so[Answer]asobhas"]
+    assert pieces[:most] == expected[:most] and len(pieces) == len(answer.trace) == 1 + min(most, 3)
+
+
 def test_an_answer_ends_where_a_search_finds_nothing_that_stands_out(ask):
     options = {"max_new_tokens": 8, "eos_token_id": -1}
     whole = ask(PROMPTS, logits_processor=[forcing(2, 5)], **options)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
 UpdateScope = Literal["confidence", "all", "none"]
-SearchPlace = Literal["before", "behind"]
+SearchPlace = Literal["before", "behind", "premise"]
 NAME = "DYNARULE"
 CONFIG_FILE, WEIGHTS_FILE = CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
 """The two files of an adapter folder, under PEFT's names."""
@@ -86,7 +86,8 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
     length_shift: float | None = None  # C: adds log C - log(rules attended) to rule scores (KBLaM)
     encoder: str = ""  # fingerprint of the rules' encoder; "" fits every bank of the width
     search_token: str | None = None  # text of the trained token, <search>
-    search_place: SearchPlace = "before"  # where it stands in a step: before its header, or behind it
+    search_place: SearchPlace = "before"  # of a step: before or behind its header, or behind a rule's premise
+    search_cues: list[int] = field(default_factory=list)  # tokens with which a text goes on behind a premise
     min_support: float = 0.0  # of a search's best rule, below which no rule says so; 0: always answers
     curve: dict[str, Any] | None = None  # measured entropies behind the confidence layer
     base: dict[str, Any] | None = None  # shapes and hash of the base model, see BaseModel
@@ -118,6 +119,9 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
         self._check_choice("update_scope", get_args(UpdateScope))
         self._check_choice("search_place", get_args(SearchPlace))
         self._check_choice("layer_convention", ("0-based",))
+        cues = self.search_cues
+        if not isinstance(cues, list) or not all(type(cue) is int and cue >= 0 for cue in cues):
+            raise ValueError(f"search_cues must be ids of tokens, got {cues!r:.60}")
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
         if not isinstance(self.min_support, int | float) or not 0 <= self.min_support < 2:

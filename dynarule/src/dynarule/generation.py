@@ -133,7 +133,8 @@ def generate(
         list(options.pop(n, None) or []) for n in ("logits_processor", "stopping_criteria")
     )
     config = memory.config
-    behind, layer = config.search_place == "behind" and config.search_id == search, config.confidence_layer
+    own, layer = config.search_id == search, config.confidence_layer
+    behind, cues = own and config.search_place == "behind", config.search_cues if own else ()
     floor = config.min_support if min_support is None else min_support
     encoded = [encode_prompt(tokenizer, prompt, i) for i, prompt in enumerate(listed("prompts", prompts))]
     longest = getattr(model.config, "max_position_embeddings", None)
@@ -157,7 +158,7 @@ def generate(
             rooms = [(longest or sys.maxsize) - len(ids) or 1 for ids in batch]  # places that the model has
             writers = []
             if search is not None:
-                writers = [SearchWriter(search, tokenizer, length, max_searches, behind)]
+                writers = [SearchWriter(search, tokenizer, length, max_searches, behind, cues)]
             cache = growing_cache(model) if caches == [None, None] else None
             refusals = Refusals(memory, length, floor) if floor else None
             endings = [_ends_at(stops, [RunningText(tokenizer, hidden) for _ in batch])] if stops else []

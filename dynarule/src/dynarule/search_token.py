@@ -6,6 +6,7 @@ not use (Qwen2.5); only then a matrix grows by one row. Nothing is ever cut off,
 """
 
 import re
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -18,6 +19,9 @@ SEARCH_TOKEN = "<search>"
 _HEADER = re.compile(r"\[\s*Step\s*(?!1\s*\])\d[\d\s]*\]$")
 """A header behind which ``<search>`` stands, as decoding writes it: digits may be tokens with blanks between them."""
 _HEADER_TOKENS = 16  # of the text's end that is looked at for one
+_CLAUSE = re.compile(r"\[\s*Step[\s\d]*\](?:[^\n\[]*[.;])?([^\n\[.;]*)$")
+"""A step's line, and what its last clause has so far."""
+_CLAUSE_TOKENS = 128
 
 
 def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) -> int:
@@ -43,13 +47,14 @@ def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) 
     return row
 
 
-def begin_as_header(model: nn.Module, tokenizer: Any) -> int:
+def begin_as_header(model: nn.Module, tokenizer: Any, like: int | None = None) -> int:
     """Give ``<search>`` the rows of the last token of the header behind which it stands, and return its id.
 
-    Its state then knows which step comes, before anything is trained: finding is trained on such states.
+    Its state then knows which step comes, before anything is trained: finding is trained on such states. ``like`` is
+    another token that it begins as.
     """
     row = prepare_search(model, tokenizer)
-    *_, header = tokenizer("[Step 2]", add_special_tokens=False)["input_ids"]
+    header = tokenizer("[Step 2]", add_special_tokens=False)["input_ids"][-1] if like is None else like
     with torch.no_grad():
         for matrix in vocabulary_matrices(model):
             matrix[row] = matrix[header]
@@ -115,29 +120,45 @@ def _id_of(tokenizer: Any, token: str) -> int | None:
 
 
 class SearchWriter:
-    """Write ``<search>`` behind the headers where it was trained, and no more of them than allowed, in each row.
+    """Write ``<search>`` where it was trained, and no more of them than allowed, in each row.
 
-    A logits processor. Behind ``[Step 2]`` and later headers the template leaves no choice, and a model that was to
-    choose forgets it now and then: its step then says what it remembers of the last one's rules.
+    A logits processor. The template leaves no choice: behind ``[Step 2]`` and later headers, or where a clause of a
+    step goes on with one of the ``cues``, once a clause. A model that was to choose forgets it now and then: its step
+    then says what it remembers of the last one's rules.
     """
 
-    def __init__(self, search: int, tokenizer: Any, prompt_length: int, most: int, behind: bool) -> None:
+    def __init__(
+        self,
+        search: int,
+        tokenizer: Any,
+        prompt_length: int,
+        most: int,
+        behind: bool,
+        cues: Collection[int] = (),
+    ) -> None:
         self.search, self.tokenizer, self.prompt_length, self.most = search, tokenizer, prompt_length, most
-        self.behind = behind
+        self.behind, self.cues = behind, frozenset(cues)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         """Return the scores of the next token, those of `<search>` set where the template says."""
         written_BT = input_ids[:, self.prompt_length :]
         may_B = (written_BT == self.search).sum(-1) < self.most
-        scores[:, self.search] = scores[:, self.search].masked_fill(~may_B, -torch.inf)
-        if not self.behind:
+        scores[:, self.search] = scores[:, self.search].masked_fill(~may_B | bool(self.cues), -torch.inf)
+        if not self.behind and not self.cues:
             return scores
-        ends = self.tokenizer.convert_ids_to_tokens(written_BT[:, -1:].flatten().tolist())
-        for row, end in enumerate(ends):
-            if may_B[row] and (end or "").endswith("]"):
-                line = self.tokenizer.decode(written_BT[row, -_HEADER_TOKENS:])
-                if _HEADER.search(line):
-                    scores[row] = torch.full_like(scores[row], -torch.inf).index_fill(
-                        0, written_BT.new_tensor([self.search]), 0.0
-                    )
+        if self.cues:
+            due = [best in self.cues for best in scores.argmax(-1).tolist()]
+        else:
+            ends = self.tokenizer.convert_ids_to_tokens(written_BT[:, -1:].flatten().tolist())
+            due = [(end or "").endswith("]") for end in ends] or [False] * len(scores)
+        for row, may in enumerate(may_B.tolist()):
+            if may and due[row] and self._searches(written_BT[row]):
+                scores[row] = torch.full_like(scores[row], -torch.inf)
+                scores[row, self.search] = 0.0
         return scores
+
+    def _searches(self, written_T: Tensor) -> bool:
+        if not self.cues:
+            return _HEADER.search(self.tokenizer.decode(written_T[-_HEADER_TOKENS:])) is not None
+        clause = _CLAUSE.search(self.tokenizer.decode(written_T[-_CLAUSE_TOKENS:]))
+        return clause is not None and self.tokenizer.decode([self.search]) not in clause[1]

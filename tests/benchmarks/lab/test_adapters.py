@@ -62,6 +62,24 @@ def test_both_stages_make_an_adapter_and_a_killed_training_ends_alike(method, ow
     assert adapter_folder(str(own), method, "nl") and adapter_folder(str(own), method, "fol") is None
 
 
+@pytest.mark.parametrize(("form", "cues"), [("nl", {",", " has"}), ("fol", {" =>"})])
+def test_searches_behind_premises_find_as_they_were_trained_when_reading_is(form, cues, own, tmp_path):
+    memory = {"first_layer": 1, "shared_after": True, "search_place": "premise"}
+    read = STAGES[0] | {"additions": {"steps": {"beside": 9.0, "ahead": 1.0}}}
+    recipe = replace(RECIPE, stages=(FOUND, read), confidence_layer=1, memory=memory)
+    folder = train_adapter(recipe, str(own), "dynarule", form, tmp_path / "out")
+    config = DynaRuleConfig.from_pretrained(folder)
+    _, tokenizer = load_fresh(own / "base")
+    assert (
+        config.search_place == "premise" and {tokenizer.decode([cue]) for cue in config.search_cues} == cues
+    )
+    found, last = (load_file(tmp_path / f"out/{stage}/{WEIGHTS}") for stage in (1, 2))
+    moved = {
+        name.split(".")[-2] for name in last if ".1." in name and not torch.equal(last[name], found[name])
+    }
+    assert moved == {"v"} and {name for name in last if "tokens_delta" in name}
+
+
 def test_finding_alone_makes_an_adapter_that_answers_among_rules(own, tmp_path):
     memory = {"first_layer": 1, "reading": "tokens", "search_heads": 2, "lookahead": 2}
     recipe = replace(

@@ -213,6 +213,12 @@ def test_an_answer_that_opens_with_search_finds_its_first_step_there(folder, wor
         (2, "[3] c\n"),
     ]
     assert behind.text == "[1] a\n[2] b\n[3] c\n"
+    config.search_place = "premise"
+    found = [["9"], ["1", "2", "3"], ["4", "1"], ["5"]]  # by the prompt, by two searches of one step, by one
+    searches = tuple(Retrieval(0, step, 3, ids, ids, [1.0] * len(ids)) for step, ids in enumerate(found))
+    premise = output("[1] a<search> b. c<search> d\n[2] e<search> f\n[A] g", searches)
+    assert premise.retrieved == [[1, 4, 2, 3], [5]] and premise.text == "[1] a b. c d\n[2] e f\n[A] g"
+    assert [step["text"] for step in premise.trace] == ["[1] a b. c d\n", "[2] e f\n[A] g"]
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,13 @@ def test_texts_typed_by_hand():
     logic = "[Step 1] In(x, Den) => Sad(x)\n[Step 2] Sad(x) => Lose_Fin(x, 1)\n[Answer] \\boxed{12, deeply hungry}"
     assert training_text(ROW, "fol", None) == logic
     assert training_text(ROW, "fol", "<look>", "before") == logic.replace("[Step 2]", "<look>[Step 2]")
+    behind = logic.replace(" =>", "<look> =>")
+    assert training_text(ROW, "fol", "<look>", "premise") == behind
+    count = {"nl": "It is sad, so it has 1 fin. A cat has 13 fins: 13 + 1 = 14. It had 2."}
+    assert training_text({"steps": [count], "answers": ["14"]}, place="premise") == (
+        "[Step 1] It is sad<search>, so it has 1 fin. A cat<search> has 13 fins: 13 + 1 = 14. It had 2.\n"
+        "[Answer] \\boxed{14}"
+    )
     assert training_text(ROW, "fol", None, mark="<step>") == logic.replace("[Step", "<step>[Step")
     assert SEARCH_TOKEN == "<search>" and boxed(["9"]) == r"\boxed{9}"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from dynarule.training.data import Collator, Encoder, place_of, target_text
+from dynarule.training.data import Collator, Encoder, encoder_for, place_of, target_text
 from dynarule.training.pools import RulePools, TrainingStream
 from dynarule.training.recipe import PAPER_MIX
 
@@ -89,6 +89,23 @@ def test_an_opening_search_looks_for_the_first_step_and_the_prompt_for_all(token
         batch(tokenizer, target=lambda row: target_text(row) + "<search>")
 
 
+def test_searches_behind_premises_have_a_rule_each_and_are_not_learned(tokenizer):
+    fox = "[Step 1] The fox<search> sings . It<search> has\n[Step 2] It<search> has 5 ."
+    written = {ROWS[0]["question"]: fox, ROWS[1]["question"]: "[Step 1] An owl<search> has 3"}
+    encoder = Encoder(tokenizer, RULE_ROWS, lambda row: written[row["question"]])
+    config = dynarule_config(1)
+    encoder = encoder_for(config, tokenizer, list(RULE_ROWS), ROWS, encoder)
+    assert (config.search_place, encoder.search_place) == ("premise", "premise")
+    assert sorted(tokenizer.convert_ids_to_tokens(config.search_cues)) == ["has", "sings"]
+    found = Collator(encoder, RulePools(40, PREMISES, 0.5, seed=3), 20)(list(enumerate(ROWS)))
+    search_BT = found["input_ids"] == tokenizer.convert_tokens_to_ids("<search>")
+    assert (found["labels"][search_BT] == -100).all()
+    answer_T = found["attention_mask"][0].bool() & ~found["question_BT"][0]
+    assert (found["labels"][0] != -100).sum() + 3 == answer_T.sum()
+    gold = [[{int(found["pool_M"][p]) for p in each if p >= 0} for each in row] for row in found["gold_BSG"]]
+    assert gold == [[{1, 20, 2}, {1}, {20}, {2}], [{20}, {20}, set(), set()]]
+
+
 def test_where_search_stands_follows_from_a_text_of_one_s_own(tokenizer):
     own = {
         "2) <search>It": "behind",
@@ -96,6 +113,8 @@ def test_where_search_stands_follows_from_a_text_of_one_s_own(tokenizer):
         "It is <search>so": "behind",
         "no step": "before",
     }
+    inside = Encoder(tokenizer, RULE_ROWS, lambda row: "1) It is <search>so\n2) It <search>has")
+    assert place_of(inside, ROWS) == "premise"
     for line, place in own.items():
         encoder = Encoder(tokenizer, RULE_ROWS, lambda row, line=line: f"1) The fox\n{line} has 5")
         assert place_of(encoder, ROWS) == place

@@ -97,6 +97,14 @@ def test_two_stages_move_the_adapter_and_one_row_and_nothing_else(case, quick, r
         assert entry["loss"] == pytest.approx(entry["lm_loss"] + entry["retrieval_loss"], rel=1e-3)
     assert second[-1]["loss"] < second[0]["loss"]
     assert json.loads((tmp_path / "2" / "log.json").read_text()) == second
+    found, base = {name: value.clone() for name, value in adapter.state_dict().items()}, base_state(model)
+    run(case, tmp_path / "3", quick(stage=1, additions={"steps": {"beside": 3.0}}))
+    same = {name for name, value in adapter.state_dict().items() if torch.equal(value, found[name])}
+    searching = {
+        f"{adapter.config.confidence_layer}.{name}.weight" for name in "qk"
+    }  # what finds was trained
+    assert {name.removeprefix("layers.") for name in same if name.endswith("weight")} == searching
+    assert all(torch.equal(value, base[name]) for name, value in base_state(model).items())
 
 
 def test_the_loss_is_the_two_losses_of_the_full_logits(case, quick, near):

@@ -12,6 +12,7 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice, zip_longest
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -183,7 +184,10 @@ class Memory(Method):
             # An answer that opens with <search> looked for its first step there; what the prompt found is not read,
             # unless the memory never searches again.
             steps, parts = steps[1:] or steps, parts[1:]
-        retrieved = [[int(rule) for rule in step.ids[:top_k]] for step in steps]
+        ids = [step.ids for step in steps]
+        if search and reader.config.search_place == "premise" and len(steps) > 1:
+            ids, parts = by_line(answer.text, search, ids[1:])  # without what the prompt found
+        retrieved = [[int(rule) for rule in found[:top_k]] for found in ids]
         trace = [
             trace_step(retrieved=ids, text=part)
             for ids, part in zip(retrieved, [*parts, *[None] * len(retrieved)], strict=False)
@@ -198,6 +202,24 @@ class Memory(Method):
             measures=_attention(question, steps),
             usage=usage.to_dict(),
         )
+
+
+def by_line(text: str, search: str, found: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
+    """Return what the searches of each line have found, merged in turn, and the lines without ``<search>``.
+
+    A step that applies two rules looks for each behind its premise; lines without a search end the one before.
+    """
+    lists = iter(found)
+    merged, lines = [], [""]
+    for line in text.splitlines(keepends=True):
+        own = list(islice(lists, line.count(search)))
+        if own and merged:
+            lines.append("")
+        lines[-1] += line.replace(search, "")
+        if own:
+            ranks = (rule for rank in zip_longest(*own) for rule in rank if rule is not None)
+            merged.append(list(dict.fromkeys(ranks)))
+    return merged, lines
 
 
 def step_texts(text: str, search: str | None, place: str) -> list[str]:

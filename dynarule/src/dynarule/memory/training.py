@@ -148,6 +148,8 @@ class TrainingMemory(LayerMemory):
         )
         if self.config.own_mark:
             read_BSK[:, 0] = False
+        elif self.config.search_place == "premise":
+            read_BSK[:, :1] = other_BSK  # of what the prompt finds no answer is read, but how rules look
         random_BSK = torch.rand_like(random_BSK)
         others_BSK = steps["from"] + (steps["to"] - steps["from"]) * random_BSK
         shift_BSK = -torch.where(gold_BSK, steps["spread"] * random_BSK * ~first_BSK, others_BSK)

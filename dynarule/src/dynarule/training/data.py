@@ -20,6 +20,8 @@ from ..tokenizer import encode_prompt, question_prompts
 from .losses import IGNORE
 from .pools import Rows, RulePools
 
+CUE_LETTERS = 16  # behind a <search>, of which the first token is what it stands before
+
 Row = Mapping[str, Any]
 Gold = list[list[int]]
 
@@ -47,7 +49,7 @@ def encoder_for(
 ) -> Encoder:
     """Return an encoder, given or made for rules of some ids, of texts as an adapter reads them.
 
-    The adapter's configuration is told where ``<search>`` stands in them.
+    The adapter's configuration is told where ``<search>`` stands in them, and behind a premise, what follows it.
     """
     encoder = replace(
         encoder or Encoder(tokenizer, {name: row for row, name in enumerate(ids)}),
@@ -58,9 +60,18 @@ def encoder_for(
     )
     if search:
         config.search_place = place_of(encoder, rows)
+    if search and config.search_place == "premise":
+        config.search_cues = cues_of(encoder, rows)
     for number in range(len(rows)):  # before hours of training
         encoder.check(rows[number])
-    return encoder
+    return replace(encoder, search_place=config.search_place)
+
+
+def cues_of(encoder: Encoder, rows: Rows) -> list[int]:
+    """Return the tokens that follow ``<search>`` in a training's texts, ascending."""
+    pieces = (encoder.target(rows[number]).split(encoder.search_token)[1:] for number in range(len(rows)))
+    begun = {text[:CUE_LETTERS] for piece in pieces for text in piece if text}
+    return sorted({encoder.tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in begun})
 
 
 def place_of(encoder: Encoder, rows: Rows) -> SearchPlace:
@@ -69,8 +80,10 @@ def place_of(encoder: Encoder, rows: Rows) -> SearchPlace:
         return encoder.search_place
     texts = (encoder.target(rows[number]) for number in range(len(rows)))
     text = next((text for text in texts if encoder.search_token in text), "")
-    header = text.rpartition(encoder.search_token)[0].rpartition("\n")[2]
-    return "behind" if header.strip() else "before"
+    lines = text.split(encoder.search_token)[0].split("\n")
+    if not lines[-1].strip():
+        return "before"
+    return "behind" if len(lines) > 1 else "premise"  # which the first step says, too
 
 
 @dataclass(frozen=True)
@@ -102,7 +115,7 @@ class Encoder:
         See `dynarule.question_prompts`.
     search_token : str
         What stands for ``<search>``, such as a mark that the base writes before each step anyway.
-    search_place : {"before", "behind"}
+    search_place : {"before", "behind", "premise"}
         Where it stands in a step, see `target_text`. Training sets these four as the adapter says.
     """
 
@@ -182,6 +195,9 @@ class Encoder:
         if ids[0] == token and len(search) == len(gold):
             # The opening <search> looks for the first step, the prompt for anything.
             return search, [together, *gold]
+        rules = [[rule] for step in gold for rule in step]
+        if self.target is not None and len(search) == len(rules):
+            return search, [together, *rules]  # one behind the premise of each rule, in a step's order
         if len(search) != len(gold) - 1:
             raise ValueError(
                 f"{len(gold)} steps need {len(gold) - 1} {self.search_token} tokens, in all but the first (and may "
@@ -231,6 +247,8 @@ class Collator:
         }
         for b, row in enumerate(rows):
             batch["search_BS"][b, : len(row.search)] = torch.tensor(row.search, dtype=torch.long)
+            if self.encoder.search_place == "premise":  # decoding writes it, see `SearchWriter`
+                batch["labels"][b, row.search] = IGNORE
             for s, step in enumerate(row.gold):
                 batch["gold_BSG"][b, s, : len(step)] = torch.tensor([place[rule] for rule in step])
         return batch

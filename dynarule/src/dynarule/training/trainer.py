@@ -180,7 +180,9 @@ def train(
     own_row = recipe.searches and not config.own_mark
     if recipe.searches:
         row = search_id(tokenizer, config.search_token or SEARCH_TOKEN)
-        trained_rows = adapter.train_search(row) if own_row else []
+        rows_of_search = adapter.train_search(row) if own_row else []
+        if "steps" not in recipe.additions:  # else finding was trained, of which the row is a part
+            trained_rows = rows_of_search
     encoder = encoder_for(config, tokenizer, bank.ids, rows, encoder, recipe.searches)
     for number in range(len(held_out or ())):
         encoder.check(held_out[number])  # type: ignore[index]

@@ -7,6 +7,11 @@ from typing import Any, Literal
 from ..spec import FORMS, check_name
 
 SEARCH_TOKEN = "<search>"
+_PREMISE = {
+    "nl": re.compile(r"((?:^|\. )[^.]+?)(?=, so |(?<=[a-z]) has \d)"),
+    "fol": re.compile(r"((?:^|; )[^;]+?)(?= => )"),
+}
+"""The part of a step's clause that is a rule's premise; what follows is its conclusion."""
 
 
 def boxed(answers: Sequence[str]) -> str:
@@ -18,7 +23,7 @@ def training_text(
     row: Mapping[str, Any],
     representation: str = "nl",
     search_token: str | None = SEARCH_TOKEN,
-    place: Literal["before", "behind"] = "behind",
+    place: Literal["before", "behind", "premise"] = "behind",
     mark: str = "",
 ) -> str:
     r"""Render the target of one question row.
@@ -34,8 +39,10 @@ def training_text(
         Language of the steps.
     search_token : str or None
         Text that asks for the rules of a step; None for none.
-    place : {"before", "behind"}
-        Whether it stands before a step's header or behind it, where a model knows which step it is about to write.
+    place : {"before", "behind", "premise"}
+        Where it stands: before a step's header; behind it, where a model knows which step it is about to write; or
+        (beyond the paper) behind the premise of each rule of a step, the first one too, where it has just said what the
+        rule is about.
     mark : str
         What a base writes before each step, the first one too.
 
@@ -53,8 +60,11 @@ def training_text(
     lines = []
     for number, step in enumerate(row["steps"], 1):
         search = search_token if number > 1 and search_token else ""
-        before, behind = (search, "") if place == "before" else ("", search)
-        lines.append(f"{mark}{before}[Step {number}]{behind} {step[representation]}")
+        before, behind = (search if place == at else "" for at in ("before", "behind"))
+        text = step[representation]
+        if place == "premise" and search_token:
+            text = _PREMISE[representation].sub(lambda clause: f"{clause[1]}{search_token}", text)
+        lines.append(f"{mark}{before}[Step {number}]{behind} {text}")
     answers = row["answers"]
     if representation == "nl":
         answers = [worded(answer, "\n".join(lines)) for answer in answers]
