@@ -10,16 +10,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 11_260,
-    "dynarule": 13_300,
-    "benchmarks": 10_790,
-    "tests": 19_920,
+    "ruleworld-data": 11_390,
+    "dynarule": 13_360,
+    "benchmarks": 10_810,
+    "tests": 20_070,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 35_340
+ALL_SOURCE = 35_550
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
-TRACKED_MB = 67.9
+TRACKED_MB = 68.0
 START_SECONDS = 1.5
 """CPU of `--help`, of which Python itself takes a part."""
 
