@@ -209,8 +209,8 @@ def by_line(text: str, search: str, found: Sequence[Sequence[str]]) -> tuple[lis
 
     A step that applies two rules looks for each behind its premise; lines without a search end the one before.
     """
-    lists = iter(found)
-    merged, lines = [], [""]
+    lists, lines = iter(found), [""]
+    merged: list[list[str]] = []
     for line in text.splitlines(keepends=True):
         own = list(islice(lists, line.count(search)))
         if own and merged:

@@ -69,6 +69,7 @@ def encoder_for(
 
 def cues_of(encoder: Encoder, rows: Rows) -> list[int]:
     """Return the tokens that follow ``<search>`` in a training's texts, ascending."""
+    assert encoder.target is not None  # whose texts have it there
     pieces = (encoder.target(rows[number]).split(encoder.search_token)[1:] for number in range(len(rows)))
     begun = {text[:CUE_LETTERS] for piece in pieces for text in piece if text}
     return sorted({encoder.tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in begun})
