@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_390,
     "dynarule": 13_360,
     "benchmarks": 10_810,
-    "tests": 20_070,
+    "tests": 20_080,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 35_550

@@ -18,10 +18,9 @@ from .base_model import base_matrix
 SEARCH_TOKEN = "<search>"
 _HEADER = re.compile(r"\[\s*Step\s*(?!1\s*\])\d[\d\s]*\]$")
 """A header behind which ``<search>`` stands, as decoding writes it: digits may be tokens with blanks between them."""
-_HEADER_TOKENS = 16  # of the text's end that is looked at for one
 _CLAUSE = re.compile(r"\[\s*Step[\s\d]*\](?:[^\n\[]*[.;])?([^\n\[.;]*)$")
 """A step's line, and what its last clause has so far."""
-_CLAUSE_TOKENS = 128
+_LINE_TOKENS = 128  # of the text's end that is looked at
 
 
 def prepare_search(model: nn.Module, tokenizer: Any, token: str = SEARCH_TOKEN) -> int:
@@ -159,6 +158,6 @@ class SearchWriter:
 
     def _searches(self, written_T: Tensor) -> bool:
         if not self.cues:
-            return _HEADER.search(self.tokenizer.decode(written_T[-_HEADER_TOKENS:])) is not None
-        clause = _CLAUSE.search(self.tokenizer.decode(written_T[-_CLAUSE_TOKENS:]))
+            return _HEADER.search(self.tokenizer.decode(written_T[-_LINE_TOKENS:])) is not None
+        clause = _CLAUSE.search(self.tokenizer.decode(written_T[-_LINE_TOKENS:]))
         return clause is not None and self.tokenizer.decode([self.search]) not in clause[1]

@@ -28,7 +28,8 @@ def serve(serve, monkeypatch):
 
 def http(body, status="200 OK", headers=""):
     body = body.encode() if isinstance(body, str) else body
-    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body
+    length = f"Connection: close\r\nContent-Length: {len(body)}"  # else a second try may come to a closed connection
+    return f"HTTP/1.1 {status}\r\n{length}\r\n{headers}\r\n".encode() + body
 
 
 def chat(message='{"content": "x"}', finish='"stop"', usage="{}"):

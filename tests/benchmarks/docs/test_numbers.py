@@ -228,6 +228,13 @@ def models_page():
     yield row("DynaRule+", f"finding alone, in {searches:,} searches; it reads as the base does", questions)
     (layer,) = {read(f"dynarule-{form}/adapter_config.json")["confidence_layer"] for form in FORMS}
     yield f"layer {layer} (counted from 0) is read again"
+    logs = (
+        json.loads((BENCHMARKS / f"results/search_place/{at}.json").read_text())
+        for at in ("premise", "header")
+    )
+    premise, header = (max(entry["recall"] for entry in log["log"]) for log in logs)
+    yield f"first among 10,000 in {100 * premise:.0f} % of validation searches behind premises"
+    yield f"in {100 * header:.0f} % behind headers"
     first, second = (
         json.loads((BENCHMARKS / f"base/smollm2/{name}.jsonl").read_text(encoding="utf-8").splitlines()[-1])
         for name in ("first", "log")
