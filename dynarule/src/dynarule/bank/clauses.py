@@ -201,8 +201,8 @@ def _label(text: str) -> tuple[str, str] | None:
     if not marks or _RE.no_label.match(text) or _RE.status.match(text):
         return None
     between = text[marks[0].end() : marks[1].start()] if len(marks) > 1 else ""
-    if re.search("[,·|]| / ", between):
-        return None  # "Adults: 9 euros, children: 5 euros"
+    if re.search("[,·|]| / ", between) or (len(marks) > 1 and ":" not in marks[0][0]):
+        return None  # "Adults: 9 euros, children: 5 euros", "Adults - 9 euros - children - 5 euros"
     two = between and marks[1][0][0] == ":" and len(between.split()) < 5 and not has_verb(between)
     mark = marks[1 if two else 0]  # "Waste: glass: green bin"
     label, rest = text[: mark.start()], text[mark.end() :]
