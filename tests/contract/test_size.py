@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_390,
-    "dynarule": 13_360,
+    "dynarule": 13_380,
     "benchmarks": 10_810,
-    "tests": 20_080,
+    "tests": 20_100,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 35_550
+ALL_SOURCE = 35_580
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 68.0

@@ -118,6 +118,12 @@ def _id_of(tokenizer: Any, token: str) -> int | None:
     return row if row is not None and tokenizer.convert_ids_to_tokens(row) == token else None
 
 
+def in_clause(text: str, token: str) -> bool:
+    """Say whether a text ends in a clause of a step that has no ``<search>`` yet."""
+    clause = _CLAUSE.search(text)
+    return clause is not None and token not in clause[1]
+
+
 class SearchWriter:
     """Write ``<search>`` where it was trained, and no more of them than allowed, in each row.
 
@@ -157,7 +163,5 @@ class SearchWriter:
         return scores
 
     def _searches(self, written_T: Tensor) -> bool:
-        if not self.cues:
-            return _HEADER.search(self.tokenizer.decode(written_T[-_LINE_TOKENS:])) is not None
-        clause = _CLAUSE.search(self.tokenizer.decode(written_T[-_LINE_TOKENS:]))
-        return clause is not None and self.tokenizer.decode([self.search]) not in clause[1]
+        line, token = (self.tokenizer.decode(ids) for ids in (written_T[-_LINE_TOKENS:], [self.search]))
+        return in_clause(line, token) if self.cues else _HEADER.search(line) is not None

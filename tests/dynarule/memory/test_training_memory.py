@@ -59,13 +59,14 @@ def loaded(adapter, rules, measure=False, **settings):
 
 
 @pytest.mark.parametrize(("beside", "ahead"), [(0, 0.0), (2, 1.0)])
-@pytest.mark.parametrize("mark", [None, "w7"])
-def test_each_step_reads_its_own_rules(bank, tiny_model, mark, beside, ahead):
+@pytest.mark.parametrize(("mark", "place"), [(None, "behind"), ("w7", "behind"), (None, "premise")])
+def test_each_step_reads_its_own_rules(bank, tiny_model, mark, place, beside, ahead):
     """Those of the first are read from the question on, or where a mark of the base's own opens it, from there on.
 
-    One of them is weighed down by nothing, as the best of a search; later steps' may be read ahead.
+    Before a first search behind a premise others are read, and never a gold rule. One of a step's rules is weighed
+    down by nothing, as the best of a search; later steps' may be read ahead.
     """
-    adapter = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, search_token=mark))
+    adapter = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, search_token=mark, search_place=place))
     *_, rules = batch(bank)
     rows = torch.tensor([[6, 0, 3, 5], [2, 1, 9, 6]])
     steps = {"beside": beside, "from": 3.0, "to": 8.0, "spread": 2.0, "ahead": ahead}
@@ -83,6 +84,9 @@ def test_each_step_reads_its_own_rules(bank, tiny_model, mark, beside, ahead):
                 for at in (step, slice(step, None))
             )
             read = {rule for rule, see in zip(pool, seen[row, token].tolist(), strict=True) if see}
+            if place == "premise" and not step:
+                assert read == others
+                continue
             assert read - others == (later if ahead else own)
             assert len(read & others) == min(beside, len(others))
             weights = dict(zip(pool, shift[row, 0, token].tolist(), strict=True))

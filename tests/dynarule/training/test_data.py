@@ -106,6 +106,14 @@ def test_searches_behind_premises_have_a_rule_each_and_are_not_learned(tokenizer
     assert gold == [[{1, 20, 2}, {1}, {20}, {2}], [{20}, {20}, set(), set()]]
 
 
+def test_a_step_without_rules_has_its_search_all_the_same(tokenizer):
+    steps = [{"nl": "x", "rule_ids": ids} for ids in ([11], [], [12])]
+    row = {"question": "How many ?", "steps": steps, "answers": ["5"]}
+    encoder = Encoder(tokenizer, RULE_ROWS, lambda row: "[Step 1] a\n[Step 2]<search> b\n[Step 3]<search> c")
+    encoder = encoder_for(dynarule_config(1), tokenizer, list(RULE_ROWS), [row], encoder)
+    assert encoder.search_place == "behind" and encoder(row).gold == [[1], [], [2]]
+
+
 def test_where_search_stands_follows_from_a_text_of_one_s_own(tokenizer):
     own = {
         "2) <search>It": "behind",
@@ -113,8 +121,11 @@ def test_where_search_stands_follows_from_a_text_of_one_s_own(tokenizer):
         "It is <search>so": "behind",
         "no step": "before",
     }
-    inside = Encoder(tokenizer, RULE_ROWS, lambda row: "1) It is <search>so\n2) It <search>has")
-    assert place_of(inside, ROWS) == "premise"
+    one_line = Encoder(tokenizer, RULE_ROWS, lambda row: "1) The fox. 2) <search>It has 5")
+    assert place_of(one_line, ROWS) == "behind"  # the first step asks for nothing
+    unwritten = Encoder(tokenizer, RULE_ROWS, lambda row: "1) It <search>so, it <search>is. It <search>has")
+    with pytest.raises(ValueError, match=r"once a clause, in lines that begin .* stands behind '1\) It '"):
+        encoder_for(dynarule_config(1), tokenizer, list(RULE_ROWS), ROWS[:1], unwritten)
     for line, place in own.items():
         encoder = Encoder(tokenizer, RULE_ROWS, lambda row, line=line: f"1) The fox\n{line} has 5")
         assert place_of(encoder, ROWS) == place

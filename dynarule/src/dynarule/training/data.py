@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..base_model import padded
 from ..config import DynaRuleConfig, SearchPlace
-from ..search_token import SEARCH_TOKEN, search_id
+from ..search_token import SEARCH_TOKEN, in_clause, search_id
 from ..tokenizer import encode_prompt, question_prompts
 from .losses import IGNORE
 from .pools import Rows, RulePools
@@ -68,23 +68,41 @@ def encoder_for(
 
 
 def cues_of(encoder: Encoder, rows: Rows) -> list[int]:
-    """Return the tokens that follow ``<search>`` in a training's texts, ascending."""
+    """Return the tokens that follow ``<search>`` in a training's texts, ascending.
+
+    Raises
+    ------
+    ValueError
+        If it stands where decoding could not write it.
+    """
     assert encoder.target is not None  # whose texts have it there
-    pieces = (encoder.target(rows[number]).split(encoder.search_token)[1:] for number in range(len(rows)))
-    begun = {text[:CUE_LETTERS] for piece in pieces for text in piece if text}
-    return sorted({encoder.tokenizer(text, add_special_tokens=False)["input_ids"][0] for text in begun})
+    begun, token = set(), encoder.search_token
+    for number in range(len(rows)):
+        before, *pieces = encoder.target(rows[number]).split(token)
+        for piece in pieces:
+            if not in_clause(before, token):
+                raise ValueError(
+                    f"{token} behind a premise is written once a clause, in lines that begin with [Step 1] and so on; "
+                    f"one stands behind {before[-60:]!r}"
+                )
+            before += token + piece
+            begun.add(piece[:CUE_LETTERS])
+    firsts = (encoder.tokenizer(text, add_special_tokens=False)["input_ids"][:1] for text in begun)
+    return sorted({cue for first in firsts for cue in first})
 
 
 def place_of(encoder: Encoder, rows: Rows) -> SearchPlace:
     """Return where a training's texts have ``<search>``: for a target of one's own, where that writes it."""
     if encoder.target is None:
         return encoder.search_place
-    texts = (encoder.target(rows[number]) for number in range(len(rows)))
-    text = next((text for text in texts if encoder.search_token in text), "")
-    lines = text.split(encoder.search_token)[0].split("\n")
-    if not lines[-1].strip():
+    both = ((encoder.target(row), row) for row in map(rows.__getitem__, range(len(rows))))
+    text, row = next(((text, row) for text, row in both if encoder.search_token in text), ("", {"steps": []}))
+    header = text.rpartition(encoder.search_token)[0].rpartition("\n")[2]
+    if not header.strip():
         return "before"
-    return "behind" if len(lines) > 1 else "premise"  # which the first step says, too
+    rules = sum(len({*map(str, step["rule_ids"])}) for step in row["steps"])
+    first, *others = text.split(encoder.search_token)
+    return "premise" if "\n" not in first and len(others) == rules else "behind"
 
 
 @dataclass(frozen=True)
@@ -197,7 +215,7 @@ class Encoder:
             # The opening <search> looks for the first step, the prompt for anything.
             return search, [together, *gold]
         rules = [[rule] for step in gold for rule in step]
-        if self.target is not None and len(search) == len(rules):
+        if self.search_place == "premise" and len(search) == len(rules):
             return search, [together, *rules]  # one behind the premise of each rule, in a step's order
         if len(search) != len(gold) - 1:
             raise ValueError(

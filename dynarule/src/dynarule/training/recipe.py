@@ -25,8 +25,9 @@ small base, rules are found in fewer steps than with AdamW. ``sorted_batches``: 
 questions of like length, which saves padding. ``steps``: in stage 1 each step reads its own gold rules, as a search
 leaves them, with some others ``beside`` and in a share of cases, ``ahead``, later steps' rules, as a plan has them. All
 of these have attention scores lower by ``from`` to ``to``, and the step's own, but for one, by up to ``spread``.
-``whiten``: projections learn for embeddings that vary alike in all directions, see `dynarule.training.optimizers`; with
-AdamW at 3e-2 a small base reads after a tenth of the questions.
+What finds stays as it is: it was trained by itself before. ``whiten``: projections learn for embeddings that vary alike
+in all directions, see `dynarule.training.optimizers`; with AdamW at 3e-2 a small base reads after a tenth of the
+questions.
 """
 
 
@@ -88,9 +89,14 @@ class Recipe:
         return self.stage == 2 and self.method != "kblam" and self.retrieval_weight > 0
 
     @property
+    def steps(self) -> Mapping[str, float] | None:
+        """The addition ``steps``, which counts in stage 1; None without it."""
+        return self.additions.get("steps") if self.stage == 1 else None
+
+    @property
     def searches(self) -> bool:
         """Whether the target text has ``<search>`` in its steps."""
-        return self.method == "dynarule" and (self.stage == 2 or "steps" in self.additions)
+        return self.method == "dynarule" and (self.stage == 2 or self.steps is not None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values; ``Recipe(**values)`` reads them."""

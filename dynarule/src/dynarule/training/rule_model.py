@@ -62,8 +62,7 @@ class RuleModel(nn.Module):
         for projection in self.projections:
             for parameter in projection.trained_to_read():
                 parameter.requires_grad_(True)
-        steps = recipe.additions.get("steps") if recipe.stage == 1 else None
-        layer = adapter.config.confidence_layer
+        steps, layer = recipe.steps, adapter.config.confidence_layer
         if steps is not None and layer is not None and not hasattr(adapter[layer], "reader"):
             adapter[layer].q.requires_grad_(False)  # the paper's query finds, too: it was trained by itself
             adapter[layer].k.requires_grad_(False)

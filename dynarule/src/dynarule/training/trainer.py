@@ -181,7 +181,7 @@ def train(
     if recipe.searches:
         row = search_id(tokenizer, config.search_token or SEARCH_TOKEN)
         rows_of_search = adapter.train_search(row) if own_row else []
-        if "steps" not in recipe.additions:  # else finding was trained, of which the row is a part
+        if recipe.steps is None:  # else finding was trained by itself, and its row stays as it is
             trained_rows = rows_of_search
     encoder = encoder_for(config, tokenizer, bank.ids, rows, encoder, recipe.searches)
     for number in range(len(held_out or ())):
