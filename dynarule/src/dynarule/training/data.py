@@ -102,7 +102,8 @@ def place_of(encoder: Encoder, rows: Rows) -> SearchPlace:
         return "before"
     rules = sum(len({*map(str, step["rule_ids"])}) for step in row["steps"])
     first, *others = text.split(encoder.search_token)
-    return "premise" if "\n" not in first and len(others) == rules else "behind"
+    own = first.strip() and "\n" not in first  # within the first step: it does not open the answer
+    return "premise" if own and len(others) == rules else "behind"
 
 
 @dataclass(frozen=True)
