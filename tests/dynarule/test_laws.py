@@ -160,18 +160,20 @@ def test_every_way_to_attend_has_the_gradients_of_the_equation(way, shift, maske
         assert near(one, other, units=1000)
 
 
-def test_merged_blocks_of_halves_have_the_gradients_of_their_numbers():
+@pytest.mark.parametrize("way", [merged_attention, attend])
+@pytest.mark.parametrize("shift", [0.5, torch.tensor([0.5, 0, -1, 2, 0, 0, 3])])
+def test_halves_have_the_gradients_of_their_numbers(way, shift):
     """Each is off by what rounding the output to eight bits changes, and comes back as halves."""
     generator = torch.Generator().manual_seed(7)
     parts = [torch.randn(2, 4, n, 8, generator=generator).bfloat16() for n in (40, 40, 40, 40, 7, 7)]
 
     def gradients(way, dtype):
         leaves = [part.to(dtype).requires_grad_() for part in parts]
-        out = way(*leaves[:3], None, AttendedRules(*leaves[3:], None, 0.5), 0.3)
+        out = way(*leaves[:3], None, AttendedRules(*leaves[3:], None, shift), 0.3)
         return torch.autograd.grad(out.square().sum(), leaves)
 
     wanted = gradients(rule_attention, torch.float64)
-    for one, other in zip(gradients(merged_attention, torch.bfloat16), wanted, strict=True):
+    for one, other in zip(gradients(way, torch.bfloat16), wanted, strict=True):
         assert one.dtype == torch.bfloat16
         assert (one - other).norm() < 0.02 * other.norm()
 

@@ -29,7 +29,7 @@ from .config import CONFIG_FILE, NAME, WEIGHTS_FILE, DynaRuleConfig
 from .projection import RuleProjection
 from .search_token import SEARCH_TOKEN, token_rows, vocabulary_matrices
 
-LEFT_OPEN = "encoder", "search_token", "curve", "min_support"
+LEFT_OPEN = "encoder", "search_token", "search_cues", "curve", "min_support"
 """Settings that say nothing in a fresh adapter; training and measuring fill them in."""
 NOTED = {f.name for f in fields(PeftConfig)} | {"base", "trainable_token_indices", "curve", "min_support"}
 """What a file says besides how its weights are read."""

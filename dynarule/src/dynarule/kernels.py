@@ -34,10 +34,13 @@ def attend(
     # One joint tensor of rules and text would copy rules that all rows share.
     shared = len(rules.key_BHRD) < len(query)
     long = tokens >= MERGE_MIN_TOKENS or (shared and tokens > 1)
-    if query.device.type == "cpu" and long and not dropout:
+    small, on_cpu = tokens * entries <= UNFUSED_MAX_SCORES, query.device.type == "cpu"
+    # On a CPU the backward pass of a fused kernel takes three times that of plain products, in halves.
+    halves = on_cpu and small and query.element_size() == 2 and torch.is_grad_enabled()
+    if on_cpu and long and not dropout and not halves:
         return merged_attention(query, key, value, text_mask, rules, scale)
     # At one token a fused kernel would copy all keys and values: in bf16 on a CPU 7 to 45 times the time.
-    few = tokens == 1 or (query.dtype == torch.float32 and tokens * entries <= UNFUSED_MAX_SCORES)
+    few = tokens == 1 or halves or (query.dtype == torch.float32 and small)
     if few and not dropout:
         plain = rule_attention if shared else plain_attention
         return plain(query, key, value, text_mask, rules, scale)
@@ -64,7 +67,7 @@ def plain_attention(
     bias = _joint_bias(query, key, text_mask, rules)
     if bias is not None:
         scores = flat(scores.view(batch, heads, tokens, -1) + bias, rows)
-    weights = scores.softmax(-1, torch.promote_types(scores.dtype, torch.float32)).to(scores)
+    weights = scores.softmax(-1, torch.promote_types(scores.dtype, torch.float32)).to(value)
     from_text = torch.bmm(flat(weights[..., count:], groups), flat(value, groups))
     out = torch.baddbmm(
         flat(from_text, of_rules), flat(weights[..., :count], of_rules), flat(rules.value_BHRD, of_rules)

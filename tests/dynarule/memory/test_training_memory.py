@@ -3,7 +3,7 @@
 import pytest
 import torch
 from dynarule.memory.selection import project
-from dynarule.memory.training import RuleBatch, TrainingMemory, keep_top
+from dynarule.memory.training import RuleBatch, StepScores, TrainingMemory, keep_top
 from dynarule.training.losses import lm_loss, stacked_step_loss
 
 from dynarule import RuleAdapter, RuleMemory, attach, dynarule_config, kblam_config
@@ -58,22 +58,27 @@ def loaded(adapter, rules, measure=False, **settings):
     return memory
 
 
-@pytest.mark.parametrize(("beside", "ahead"), [(0, 0.0), (2, 1.0)])
+@pytest.mark.parametrize(("beside", "ahead"), [(0, 0.0), (1, 0.0), (2, 1.0)])
 @pytest.mark.parametrize(("mark", "place"), [(None, "behind"), ("w7", "behind"), (None, "premise")])
 def test_each_step_reads_its_own_rules(bank, tiny_model, mark, place, beside, ahead):
     """Those of the first are read from the question on, or where a mark of the base's own opens it, from there on.
 
     Before a first search behind a premise others are read, and never a gold rule. One of a step's rules is weighed
-    down by nothing, as the best of a search; later steps' may be read ahead.
+    down by nothing, as the best of a search; later steps' may be read ahead. Others are the first of the step's search.
     """
     adapter = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, search_token=mark, search_place=place))
     *_, rules = batch(bank)
     rows = torch.tensor([[6, 0, 3, 5], [2, 1, 9, 6]])
     steps = {"beside": beside, "from": 3.0, "to": 8.0, "spread": 2.0, "ahead": ahead}
-    seen, shift = loaded(adapter, rules, all_rules=True, steps=steps)._as_found(rows, steps)
+    memory = loaded(adapter, rules, all_rules=True, steps=steps)
+    scores = torch.randn(*rules.gold_BSG.shape[:2], rows.shape[1], generator=torch.manual_seed(0))
+    memory.scores = StepScores(scores, scores > 0, scores[:, 0])
+    places, seen, shift = memory._as_found(rows, steps)
+    assert seen.any((0, 1)).all()  # what no token reads is left out
     for row, starts in enumerate([(0, 8, 11), (0, 9)]):
         pool = rows[row].tolist()
         others = set(pool) - set(rules.gold_BSG[row].flatten().tolist())
+        kept = [pool[at] for at in places.tolist()]
         for token in range(14):
             step = sum(start <= token for start in starts) - 1
             if mark and not step:
@@ -83,16 +88,18 @@ def test_each_step_reads_its_own_rules(bank, tiny_model, mark, place, beside, ah
                 set(rules.gold_BSG[row, at].flatten().tolist()) & set(pool)
                 for at in (step, slice(step, None))
             )
-            read = {rule for rule, see in zip(pool, seen[row, token].tolist(), strict=True) if see}
+            read = {rule for rule, see in zip(kept, seen[row, token].tolist(), strict=True) if see}
+            best = sorted(others, key=lambda rule: -float(scores[row, step, pool.index(rule)]))[:beside]
+            assert mark or read & others == set(best)
+            assert len(read & others) == min(beside, len(others))
             if place == "premise" and not step:
-                assert read == others
+                assert read <= others
                 continue
             assert read - others == (later if ahead else own)
-            assert len(read & others) == min(beside, len(others))
-            weights = dict(zip(pool, shift[row, 0, token].tolist(), strict=True))
+            weights = dict(zip(kept, shift[row, 0, token].tolist(), strict=True))
             assert not own or [weights[rule] for rule in own].count(0.0) == 1
-            lowest = {rule: (-2, 0) if rule in own else (-8, -3) for rule in pool}
-            assert all(lowest[rule][0] <= weights[rule] <= lowest[rule][1] for rule in pool)
+            lowest = {rule: (-2, 0) if rule in own else (-8, -3) for rule in kept}
+            assert all(lowest[rule][0] <= weights[rule] <= lowest[rule][1] for rule in kept)
 
 
 @pytest.mark.parametrize("make", (dynarule_config, kblam_config))

@@ -119,6 +119,20 @@ def test_language_model_loss_counts_tokens_or_instances(per_instance, near):
         assert near(lm_loss(predicting, labels).float(), ForCausalLMLoss(logits, labels, 11))
 
 
+def test_language_model_loss_of_halves_is_that_of_their_numbers():
+    """It makes no copy of the logits, which are most of a step's memory, and adds up many losses beyond halves."""
+    generator = torch.Generator().manual_seed(5)
+    logits = (4 * torch.randn(600, 50, generator=generator)).bfloat16().requires_grad_()
+    labels = torch.cat([torch.tensor([IGNORE]), torch.randint(50, (600,), generator=generator)])[None]
+    exact = torch.nn.functional.cross_entropy(
+        wide := logits.detach().double().requires_grad_(), labels[0, 1:]
+    )
+    loss = lm_loss(logits, labels)
+    assert loss.dtype == torch.float32 and loss.item() == pytest.approx(exact.item(), rel=1e-3)
+    ours, (wanted,) = torch.autograd.grad(loss, logits)[0], torch.autograd.grad(exact, wide)
+    assert ours.dtype == torch.bfloat16 and (ours - wanted).norm() < 0.01 * wanted.norm()
+
+
 def test_step_recall_takes_as_many_rules_as_a_step_has_gold():
     scores = torch.tensor([[[4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0], [9.0, 0.0, 0.0, 0.0]]])
     gold = torch.tensor([[[1, 0, 1, 0], [0, 0, 0, 1], [0, 0, 0, 0]]]).bool()

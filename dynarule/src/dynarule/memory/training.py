@@ -5,6 +5,7 @@ every token attends to one set of K rules per layer and row (equation 3), and th
 step come out for the loss. Without ``top_k`` all M rules are attended in every layer (stage 1, KBLaM).
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -75,7 +76,7 @@ class TrainingMemory(LayerMemory):
         self.scores: StepScores | None = None
         self.kept: dict[int, Tensor] = {}
         self._loaded: RuleBatch | None = None
-        self._of_steps: tuple[Tensor, Tensor] | None = None
+        self._of_steps: tuple[Tensor, Tensor, Tensor] | None = None
 
     @property
     def batch(self) -> RuleBatch:
@@ -120,16 +121,18 @@ class TrainingMemory(LayerMemory):
         shift: float | Tensor = self.length_shift(rows_BK.shape[1])
         if self.steps is not None:  # stage 1 keeps the same rules in every layer
             self._of_steps = self._of_steps or self._as_found(rows_BK, self.steps)
-            visible_BTK, shift = self._of_steps
+            read_R, visible_BTK, shift = self._of_steps
+            key_BKF, value_BKF = key_BKF[:, read_R], value_BKF[:, read_R]
         key_BHKD, value_BHKD = (projection.heads(side.to(query_BHTD)) for side in (key_BKF, value_BKF))
         return key_BHKD, value_BHKD, visible_BTK, shift
 
-    def _as_found(self, rows_BK: Tensor, steps: Mapping[str, float]) -> tuple[Tensor, Tensor]:
+    def _as_found(self, rows_BK: Tensor, steps: Mapping[str, float]) -> tuple[Tensor, Tensor, Tensor]:
         """Return what a search before each step may have kept, and by how much each rule is weighed down.
 
-        Which rules each token reads, (B, T, K), none before a mark of the base's own; and what is added to their
-        scores, (B, 1, T, K): nothing for one gold rule of the step, which a search has first, a little for further
-        ones, and for others and those of later steps as much as a search would.
+        The R places that any token reads; which of them each token does, (B, T, R), none before a mark of the base's
+        own; and what is added to their scores, (B, 1, T, R): nothing for one gold rule of the step, which a search has
+        first, a little for further ones, and for others and those of later steps as much as a search would. Others are
+        those that the confidence layer's search ranks first, where its own query is what finds, else any.
         """
         batch = self.batch
         places_T = torch.arange(batch.question_BT.shape[1], device=rows_BK.device)
@@ -142,20 +145,28 @@ class TrainingMemory(LayerMemory):
         later_BSK = gold_BSK.flip(1).cumsum(1).flip(1) > 0
         later_BSK &= torch.rand_like(random_BSK[..., :1]) < steps["ahead"]
         other_BSK = ~gold_BSK.any(1, keepdim=True)
-        beside = (random_BSK * other_BSK).topk(min(int(steps["beside"]), rows_BK.shape[1]), dim=-1)
-        read_BSK = (
-            gold_BSK | later_BSK | other_BSK & torch.zeros_like(gold_BSK).scatter(-1, beside.indices, True)
+        near_BSK = random_BSK if self.scores is None or self.config.own_mark else self.scores.scores_BSK
+        beside = (
+            near_BSK.detach()
+            .masked_fill(~other_BSK, -math.inf)
+            .topk(min(int(steps["beside"]), rows_BK.shape[1]), dim=-1)
         )
+        beside_BSK = other_BSK & torch.zeros_like(gold_BSK).scatter(-1, beside.indices, True)
+        read_BSK = gold_BSK | later_BSK | beside_BSK
         if self.config.own_mark:
             read_BSK[:, 0] = False
         elif self.config.search_place == "premise":
-            read_BSK[:, :1] = other_BSK  # of what the prompt finds no answer is read, but how rules look
+            read_BSK[:, 0] = beside_BSK[
+                :, 0
+            ]  # of what the prompt finds no answer is read, but how rules look
         random_BSK = torch.rand_like(random_BSK)
         others_BSK = steps["from"] + (steps["to"] - steps["from"]) * random_BSK
         shift_BSK = -torch.where(gold_BSK, steps["spread"] * random_BSK * ~first_BSK, others_BSK)
+        read_R = read_BSK.any((0, 1)).nonzero()[:, 0]
         rows_B1 = torch.arange(len(rows_BK), device=rows_BK.device)[:, None]
         step_BT = begun_BTS.sum(-1)
-        return read_BSK[rows_B1, step_BT], shift_BSK[rows_B1, step_BT][:, None]
+        read_BSR, shift_BSR = read_BSK[..., read_R], shift_BSK[..., read_R]
+        return read_R, read_BSR[rows_B1, step_BT], shift_BSR[rows_B1, step_BT][:, None]
 
     def _keeps_all(self) -> bool:
         top_k = self.config.top_k
