@@ -64,6 +64,7 @@ def test_a_batch_says_what_the_rows_say(tokenizer, place, header):
         for t, step in enumerate(row["steps"]):
             places = [p for p in found["gold_BSG"][b, t].tolist() if p >= 0]
             assert [int(found["pool_M"][p]) for p in places] == [RULE_ROWS[str(i)] for i in step["rule_ids"]]
+    assert found["input_ids"].shape[1] % 32 == 0  # few shapes
     assert (found["gold_BSG"][1, 1] == -1).all() and found["gold_BSG"].shape == (2, 2, 2)
     assert not (found["input_ids"] == tokenizer.unk_token_id).any()
 

@@ -129,10 +129,11 @@ class TrainingMemory(LayerMemory):
     def _as_found(self, rows_BK: Tensor, steps: Mapping[str, float]) -> tuple[Tensor, Tensor, Tensor]:
         """Return what a search before each step may have kept, and by how much each rule is weighed down.
 
-        The R places that any token reads; which of them each token does, (B, T, R), none before a mark of the base's
-        own; and what is added to their scores, (B, 1, T, R): nothing for one gold rule of the step, which a search has
-        first, a little for further ones, and for others and those of later steps as much as a search would. Others are
-        those that the confidence layer's search ranks first, where its own query is what finds, else any.
+        The R places that any token reads, and some more; which of them each token does, (B, T, R), none before a mark
+        of the base's own; and what is added to their scores, (B, 1, T, R): nothing for one gold rule of the step,
+        which a search has first, a little for further ones, and for others and those of later steps as much as a
+        search would. Others are those that the confidence layer's search ranks first, where its own query is what
+        finds, else any.
         """
         batch = self.batch
         places_T = torch.arange(batch.question_BT.shape[1], device=rows_BK.device)
@@ -162,7 +163,10 @@ class TrainingMemory(LayerMemory):
         random_BSK = torch.rand_like(random_BSK)
         others_BSK = steps["from"] + (steps["to"] - steps["from"]) * random_BSK
         shift_BSK = -torch.where(gold_BSK, steps["spread"] * random_BSK * ~first_BSK, others_BSK)
-        read_R = read_BSK.any((0, 1)).nonzero()[:, 0]
+        read_K = read_BSK.any((0, 1))
+        count = int(read_K.sum())
+        # Up to a multiple of 32 with some that none reads, as the texts' lengths are.
+        read_R = read_K.to(torch.uint8).argsort(descending=True, stable=True)[: count + -count % 32]
         rows_B1 = torch.arange(len(rows_BK), device=rows_BK.device)[:, None]
         step_BT = begun_BTS.sum(-1)
         read_BSR, shift_BSR = read_BSK[..., read_R], shift_BSK[..., read_R]

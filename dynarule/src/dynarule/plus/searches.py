@@ -101,7 +101,8 @@ def read_searches(
     marks = torch.zeros(2, total, dtype=torch.bool)
     items: list[KnownSearch] = []
     links: list[tuple[int, int]] = []
-    order = sorted(range(len(encoded)), key=lambda i: len(encoded[i].ids))
+    # The longest first: what they took in memory serves all others, where growing batches leave holes.
+    order = sorted(range(len(encoded)), key=lambda i: -len(encoded[i].ids))
     with attach(model, memory):
         layers = first_layers(model.get_decoder(), layer)
         for start in range(0, len(order), READ_BATCH):

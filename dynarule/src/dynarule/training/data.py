@@ -20,6 +20,7 @@ from ..tokenizer import encode_prompt, question_prompts
 from .losses import IGNORE
 from .pools import Rows, RulePools
 
+WIDTH = 32  # batches are as long as a multiple of it: kernels that are compiled for a shape take long for many shapes
 CUE_LETTERS = 16  # behind a <search>, of which the first token is what it stands before
 
 Row = Mapping[str, Any]
@@ -253,7 +254,7 @@ class Collator:
         pad = self.encoder.tokenizer.pad_token_id
         if pad is None:
             pad = self.encoder.tokenizer.eos_token_id or 0
-        ids_BT, mask_BT = padded([row.ids for row in rows], pad)
+        ids_BT, mask_BT = padded([row.ids for row in rows], pad, multiple=WIDTH)
         prompt_B1 = torch.tensor([[row.prompt] for row in rows])
         question_BT = torch.arange(ids_BT.shape[1]) < prompt_B1
         batch = {
