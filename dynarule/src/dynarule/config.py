@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
-UpdateScope = Literal["confidence", "all", "none"]
+UpdateScope = Literal["confidence", "none"]
 SearchPlace = Literal["before", "behind", "premise"]
 NAME = "DYNARULE"
 CONFIG_FILE, WEIGHTS_FILE = CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
@@ -81,7 +81,7 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
     first_layer: int = 0  # 0-based layer from which rules join
     top_k: int | None = 100  # K, rules kept per layer; None keeps all
     confidence_layer: int | None = None  # 0-based layer that <search> re-reads; measured, never guessed
-    update_scope: UpdateScope = "confidence"  # layers whose rules <search> replaces
+    update_scope: UpdateScope = "confidence"  # where <search> replaces rules
     shared_after: bool = False  # later layers read the rules that the confidence layer keeps
     length_shift: float | None = None  # C: adds log C - log(rules attended) to rule scores (KBLaM)
     encoder: str = ""  # fingerprint of the rules' encoder; "" fits every bank of the width
@@ -190,11 +190,9 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
 
     def updated_layers(self, num_layers: int) -> list[int]:
         """Return the layers whose rules a ``<search>`` token replaces."""
-        held = self.layers(num_layers)
-        if self.update_scope == "all":
-            return held
         if self.update_scope == "none" or self.confidence_layer is None:
             return []
+        held = self.layers(num_layers)
         return [layer for layer in held if layer == self.confidence_layer or self.shares(layer)]
 
     def to_dict(self) -> dict[str, Any]:
