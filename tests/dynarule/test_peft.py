@@ -735,7 +735,6 @@ REFUSED = {
     r"exactly one .* got \[\]": lambda c: changed(c, lambda model: model.delete_adapter("default")),
     "make a new RuleMemory": lambda c: (m := second(c)) and c.ask(m, asked=Switching(m)),
     r"cannot be merged; call unload\(\)": lambda c: c.tuned().merge_and_unload(),
-    "cannot be added up": lambda c: c.tuned().add_weighted_adapter(["default"], [1.0], "both"),
     "save the adapter without safe_serialization": lambda c: c.tuned().save_pretrained(
         c.folder / "pickled", safe_serialization=False
     ),

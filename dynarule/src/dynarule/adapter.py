@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import torch
 from peft import PeftConfig, PeftModel, get_peft_model, set_peft_model_state_dict
@@ -164,12 +164,6 @@ class DynaRuleModel(BaseTuner):
                 "adapter_names is not supported with rules: all rows read by one adapter; call set_adapter(name)"
             )
         yield
-
-    def add_weighted_adapter(self, *_args: Any, **_kwargs: Any) -> NoReturn:
-        """Refuse: projections of different searches have no mean."""
-        raise ValueError(
-            "adapters of rules cannot be added up; load both, and call set_adapter(name) for one"
-        )
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> Any:
         """Resize the base's, unless rows of its vocabulary are an adapter's or it would lose some that it has."""
