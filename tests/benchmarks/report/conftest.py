@@ -37,17 +37,13 @@ def searches(made):
 
 @pytest.fixture
 def answering(made):
-    """Runs of BM25 as if of a method that answers, counts tokens and measures attention; then the solver's."""
+    """Runs of BM25 as if of a method that answers and counts tokens; then the solver's."""
     runs = copy.deepcopy(made[:4] + made[12:])
     for run in runs[:4]:
         run["method"] = {"key": "dynarule", "label": "DynaRule, tiny"}
         run["metrics"]["exact_match"] = copy.deepcopy(made[12]["metrics"]["exact_match"])
         run["metrics"]["exact_match"]["macro"] |= {"value": 0.43, "ci_low": 0.4, "ci_high": 0.5}
         run["usage"] = {"prompt_tokens": {"total": 11, "mean": 900.0}}
-        run["measures"] = {
-            "rule_entropy": {"layers": [0, 2, 5], "mean": [3.0, 1.0, 2.0], "std": [0.1, 0.2, 0.3], "n": 4},
-            "rule_attention": {"2": {"weights": [[0.8, 0.1], [0.2, 0.7]], "n": [4, 0]}},
-        }
     return runs
 
 

@@ -107,7 +107,7 @@ def write_page(
     path = folder / (f"{recipe.replace('/', '-')}.html" if recipe else "report.html")
     title = f"RuleWorld: {recipe or 'all runs'}"
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, render_page(results, title, command, skipped, folder, recipe))
+    write_whole(path, render_page(results, title, command, skipped))
     return path
 
 

@@ -13,8 +13,8 @@ from ..spec import RunSpec
 Counts = dict[str, dict[str, int]]
 
 
-def error_counts(runs: Sequence[Results], folder: Path) -> tuple[Counts, list[str]]:
-    """Return run id -> error class -> number of samples, and what could not be classified.
+def error_counts(runs: Sequence[Results], folder: Path) -> Counts:
+    """Return run id -> error class -> number of samples.
 
     Parameters
     ----------
@@ -22,21 +22,19 @@ def error_counts(runs: Sequence[Results], folder: Path) -> tuple[Counts, list[st
         Those on rule books are left out: their rules have no logic to compare an answer with.
     folder : Path
         Folder of the runs, or one run's.
+
+    Raises
+    ------
+    ValueError
+        If a run is on data of another version than is made here.
     """
     counts: Counts = {}
-    notes: list[str] = []
     for run in runs:
-        spec, label = RunSpec.from_dict(run["spec"]), run["method"]["label"]
-        samples = find_samples(folder, run["run_id"])
-        if samples is None:
-            notes.append(f"{label}: no samples beside its results")
-        elif not spec.on_books:
-            try:
-                classes = Counter(_classes(samples, spec))
-                counts[run["run_id"]] = {name: classes[name] for name in ERROR_CLASSES if classes[name]}
-            except ValueError as error:
-                notes.append(f"{label}: no error classes ({error})")
-    return counts, notes
+        spec, samples = RunSpec.from_dict(run["spec"]), find_samples(folder, run["run_id"])
+        if samples is not None and not spec.on_books:
+            classes = Counter(_classes(samples, spec))
+            counts[run["run_id"]] = {name: classes[name] for name in ERROR_CLASSES if classes[name]}
+    return counts
 
 
 def _classes(samples: Sequence[Sample], spec: RunSpec) -> list[str | None]:

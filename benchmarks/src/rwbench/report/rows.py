@@ -60,10 +60,14 @@ def attention(run: Results) -> Cells:
 
 
 def mistakes(run: Results, errors: Mapping[str, Mapping[str, int]]) -> Cells:
-    """Return how many answers went wrong in which way (`mistakes.error_counts`)."""
-    outcomes = {name: n for name, n in run["outcomes"].items() if name != "ok"}
-    counts = {**errors.get(run["run_id"], {}), **outcomes}
-    return {name.replace("_", " "): f"{n:,}" for name, n in counts.items()}
+    """Return how many answers went wrong in which way (`mistakes.error_counts`), and `outcomes`."""
+    counts = {name.replace("_", " "): f"{n:,}" for name, n in errors.get(run["run_id"], {}).items()}
+    return counts | outcomes(run)
+
+
+def outcomes(run: Results) -> Cells:
+    """Return how many questions ended in another way than the method should."""
+    return {name.replace("_", " "): f"{n:,}" for name, n in run["outcomes"].items() if name != "ok"}
 
 
 def cost(run: Results) -> Cells:

@@ -63,7 +63,7 @@ def beside_paper(results: Sequence[Results], name: str, folder: Path | None = No
         shown = [run for run in first if run["method"]["key"] in methods]
         shown = [run for run in shown if run["spec"]["pool_size"] <= most_rules]
         if name == "cases":
-            cells = partial(cells, errors=error_counts(shown, folder)[0] if folder else {})
+            cells = partial(cells, errors=error_counts(shown, folder) if folder else {})
         found = [
             Beside(f"{title}; {setting.title()}.", rows.run_table(setting, cells))
             for setting in settings(shown)
