@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from .shared import user_errors
-
 models = typer.Typer(
     help="Models that are not shipped: add one to the cache.",
     no_args_is_help=True,
@@ -27,12 +25,11 @@ def add(
 
     Example: rwbench models add smollm2
     """
-    with user_errors():
-        from ..models import adapter_folder
-        from ..models.added import add_model
+    from ..models import adapter_folder
+    from ..models.added import add_model
 
-        folder = add_model(source, name)
-        reads = adapter_folder(folder.name, "dynarule-plus", "nl") is not None
+    folder = add_model(source, name)
+    reads = adapter_folder(folder.name, "dynarule-plus", "nl") is not None
     typer.echo(f"wrote {folder}")
     ask = "book my-book" if reads else "run rulebooks --method prompting --limit 1"
     typer.echo(f"next, to ask it: rwbench {ask} --model {folder.name}")
@@ -46,8 +43,7 @@ def book(
 
     Example: rwbench book my-book
     """
-    with user_errors():
-        write_book(folder, model)
+    write_book(folder, model)
     asked = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"
     given = f"--model {folder}/base --adapter {folder}/adapter --rules {folder}/rules.txt"
     typer.echo(f"wrote {folder}; next:\ndynarule generate {given} --trace -q '{asked}'", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import JsonFlag, RunsFolder, checked_results, printable, user_errors
+from .shared import JsonFlag, RunsFolder, checked_results, printable
 
 if TYPE_CHECKING:
     from ..report.compare import Comparison
@@ -41,37 +41,36 @@ def report(
 
     Example: rwbench report runs
     """
-    with user_errors():
-        if not (results := checked_results(folder)):
-            raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
-        if pack_to is not None:
-            from ..report.packing import pack
+    if not (results := checked_results(folder)):
+        raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
+    if pack_to is not None:
+        from ..report.packing import pack
 
-            size = pack(results, folder, pack_to)
-            typer.echo(f"{len(results)} runs, {size:,} bytes; look at them: rwbench report {pack_to}")
-        elif figure is not None:
-            from ..report.figures import write_figure
-            from ..report.setting import settings
+        size = pack(results, folder, pack_to)
+        typer.echo(f"{len(results)} runs, {size:,} bytes; look at them: rwbench report {pack_to}")
+    elif figure is not None:
+        from ..report.figures import write_figure
+        from ..report.setting import settings
 
-            write_figure(settings(results)[0], figure)
-            typer.echo(str(figure))
-        elif paper is not None:
-            from ..markdown import markdown_table as table_of
-            from ..report.paper import beside_paper
+        write_figure(settings(results)[0], figure)
+        typer.echo(str(figure))
+    elif paper is not None:
+        from ..markdown import markdown_table as table_of
+        from ..report.paper import beside_paper
 
-            if not (found := beside_paper(results, paper, folder)):
-                raise ValueError(f"no run here belongs to {paper}; the recipes that make such: rwbench list")
-            for one in found:
-                typer.echo(fill(one.caption, 120, break_on_hyphens=False))
-                typer.echo(f"\n{table_of(one.frame.columns.tolist(), one.frame.to_numpy())}\n")
-        elif markdown:
-            from ..report.setting import settings
-            from ..report.tables import markdown_table
+        if not (found := beside_paper(results, paper, folder)):
+            raise ValueError(f"no run here belongs to {paper}; the recipes that make such: rwbench list")
+        for one in found:
+            typer.echo(fill(one.caption, 120, break_on_hyphens=False))
+            typer.echo(f"\n{table_of(one.frame.columns.tolist(), one.frame.to_numpy())}\n")
+    elif markdown:
+        from ..report.setting import settings
+        from ..report.tables import markdown_table
 
-            typer.echo("\n\n".join(map(markdown_table, settings(results))))
-        else:
-            page = write_page(results, folder, f"rwbench report {folder.name}", [])
-            show_results(results, page, as_json, [])
+        typer.echo("\n\n".join(map(markdown_table, settings(results))))
+    else:
+        page = write_page(results, folder, f"rwbench report {folder.name}", [])
+        show_results(results, page, as_json, [])
 
 
 def show_results(results: list[Results], page: Path, as_json: bool, skipped: list[str]) -> None:
@@ -124,10 +123,9 @@ def compare(
 
     Example: rwbench compare runs/1eff50249111 runs/9d3e21b0c4f7
     """
-    with user_errors():
-        from ..report.compare import compare_runs
+    from ..report.compare import compare_runs
 
-        comparison = compare_runs(runs, metric or ())
+    comparison = compare_runs(runs, metric or ())
     typer.echo(json.dumps(comparison) if as_json else printable(_text(comparison)))
 
 

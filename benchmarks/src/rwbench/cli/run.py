@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .report import show_results, write_page
-from .shared import JsonFlag, disk_error, printable, user_errors
+from .shared import JsonFlag, disk_error, printable
 
 if TYPE_CHECKING:
     from ..backends import Backend
@@ -89,40 +89,39 @@ def run(
 
     Example: rwbench run smoke --limit 5
     """
-    with user_errors():
-        from ruleworld_data.spec import VERSIONS, Dials, check_name
+    from ruleworld_data.spec import VERSIONS, Dials, check_name
 
-        from ..backends.device import DEVICE
-        from ..recipes import Options, parse_sizes, recipes
-        from ..run.data import DataSource
-        from ..run.folder import make_plan
-        from ..run.session import of_methods, usable
-        from ..spec import REPRESENTATIONS, usual_version
+    from ..backends.device import DEVICE
+    from ..recipes import Options, parse_sizes, recipes
+    from ..run.data import DataSource
+    from ..run.folder import make_plan
+    from ..run.session import of_methods, usable
+    from ..spec import REPRESENTATIONS, usual_version
 
-        made = recipes.get(recipe)
-        if (made.name == "book") != (book is not None):
-            raise ValueError("recipe `book` and it alone takes a folder; type: rwbench run book FOLDER")
-        if made.source is not None:
-            world = {"scale": scale, "seed": seed is not None, "dials": dials, "data-version": data_version}
-            world |= {"sizes": sizes, "form": form, "split": split != "mini"}
-            if given := [f"--{name}" for name, value in world.items() if value]:
-                what = f"{made.name} brings its own questions and rules"
-                raise ValueError(f"{what}; leave out {', '.join(given)}")
-            source = made.source() if book is None else made.source(book)
-        else:
-            version = check_name("version", data_version or usual_version(split), VERSIONS)
-            source = DataSource(scale or "paper", seed or 0, version=version, dials=Dials.parse(dials))
-        models = [
-            _backend(name, endpoint, source.version, temperature, batch_size, dtype) for name in model or []
-        ]
-        if device:
-            os.environ[DEVICE] = device  # of every process that runs a part
-        if endpoint is not None and not models:
-            raise ValueError("--endpoint needs the name of a model there; add --model NAME")
-        forms = (form,) if form else REPRESENTATIONS
-        options = Options(source, split, limit, tuple(models), encoder, parse_sizes(sizes), forms)
-        specs, skipped = usable(of_methods(made(options), method or []))
-        plans = [make_plan(spec, source, out) for spec in specs]
+    made = recipes.get(recipe)
+    if (made.name == "book") != (book is not None):
+        raise ValueError("recipe `book` and it alone takes a folder; type: rwbench run book FOLDER")
+    if made.source is not None:
+        world = {"scale": scale, "seed": seed is not None, "dials": dials, "data-version": data_version}
+        world |= {"sizes": sizes, "form": form, "split": split != "mini"}
+        if given := [f"--{name}" for name, value in world.items() if value]:
+            what = f"{made.name} brings its own questions and rules"
+            raise ValueError(f"{what}; leave out {', '.join(given)}")
+        source = made.source() if book is None else made.source(book)
+    else:
+        version = check_name("version", data_version or usual_version(split), VERSIONS)
+        source = DataSource(scale or "paper", seed or 0, version=version, dials=Dials.parse(dials))
+    models = [
+        _backend(name, endpoint, source.version, temperature, batch_size, dtype) for name in model or []
+    ]
+    if device:
+        os.environ[DEVICE] = device  # of every process that runs a part
+    if endpoint is not None and not models:
+        raise ValueError("--endpoint needs the name of a model there; add --model NAME")
+    forms = (form,) if form else REPRESENTATIONS
+    options = Options(source, split, limit, tuple(models), encoder, parse_sizes(sizes), forms)
+    specs, skipped = usable(of_methods(made(options), method or []))
+    plans = [make_plan(spec, source, out) for spec in specs]
     for note in skipped:
         typer.echo(f"not run here: {note}", err=True)
     if not plans and not skipped:
@@ -146,11 +145,12 @@ def _resumable() -> Iterator[None]:
     from ..backends import GoneError
 
     try:
-        with user_errors():
-            yield
+        yield
         return
     except KeyboardInterrupt:
         why = "stopped"
+    except (FileNotFoundError, FileExistsError):
+        raise
     except (GoneError, OSError) as error:
         why = f"error: {disk_error(error) if isinstance(error, OSError) else error}"
     typer.echo(f"{why}; finished samples are kept. To go on: {_command()}", err=True)
@@ -199,8 +199,7 @@ def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int, ray: str) -
 def _show_plans(plans: Sequence[Plan], source: DataSource, skipped: list[str], as_json: bool) -> None:
     from ..run.session import plan_row
 
-    with user_errors():
-        looked = [plan_row(plan, source) for plan in plans]
+    looked = [plan_row(plan, source) for plan in plans]
     rows, left = [row for row, _ in looked], sum(plan.left for plan in plans)
     first = next((prompt for _, prompt in looked if prompt is not None), None)
     if as_json:

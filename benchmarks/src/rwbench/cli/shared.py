@@ -1,12 +1,11 @@
 """What `rwbench`'s commands share: options, and how a user's mistake is reported."""
 
 import errno
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from ..score.results import Results
@@ -15,16 +14,18 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON object on stdou
 RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")]
 
 
-@contextmanager
-def user_errors() -> Iterator[None]:
-    """Turn a mistake that the user can correct into one line on stderr and exit code 2."""
-    try:
-        yield
-    except (ValueError, FileNotFoundError, FileExistsError) as error:
-        from ..spec import in_words
+class Commands(TyperGroup):
+    """Ends with one line on stderr and exit code 2 at a mistake that the user can correct."""
 
-        typer.echo(f"error: {printable(in_words(error))}", err=True)
-        raise typer.Exit(2) from None
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except (ValueError, FileNotFoundError, FileExistsError) as error:
+            from ..spec import in_words
+
+            typer.echo(f"error: {printable(in_words(error))}", err=True)
+            raise typer.Exit(2) from None
 
 
 def disk_error(error: OSError) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .shared import RunsFolder, checked_results, printable, user_errors
+from .shared import RunsFolder, checked_results, printable
 
 if TYPE_CHECKING:
     from ..run.data import RuleTable
@@ -31,16 +31,15 @@ def trace(
 
     Example: rwbench trace runs --subtask multi_hop_3
     """
-    with user_errors():
-        from ..run.books import BookSource, source_of
-        from ..spec import RunSpec
+    from ..run.books import BookSource, source_of
+    from ..spec import RunSpec
 
-        run = _find_run(checked_results(folder), folder, method, size, form)
-        sample = _find_sample(run, folder, subtask, question)
-        spec = run["spec"]
-        source = source_of(RunSpec.from_dict(spec)) if data is None else BookSource.open(data)
-        questions = {q.id: q.text for q in source.questions(sample["subtask"], spec["split"])}
-        steps = _steps(sample, source.rules(spec["split"]), form, top)
+    run = _find_run(checked_results(folder), folder, method, size, form)
+    sample = _find_sample(run, folder, subtask, question)
+    spec = run["spec"]
+    source = source_of(RunSpec.from_dict(spec)) if data is None else BookSource.open(data)
+    questions = {q.id: q.text for q in source.questions(sample["subtask"], spec["split"])}
+    steps = _steps(sample, source.rules(spec["split"]), form, top)
     lines = [f"{run['method']['label']}, {spec['pool_size']:,} rules, {form.upper()}, split {spec['split']}"]
     lines += [sample["id"], "", questions.get(sample["id"], ""), "", *steps]
     right = sample["scores"].get("exact_match") == 1

@@ -5,8 +5,6 @@ from typing import Annotated
 
 import typer
 
-from ..cli.shared import user_errors
-
 
 def efficiency(
     shape: Annotated[str, typer.Option(help="Model: qwen2-0.5b, qwen2.5-7b or tiny.")] = "qwen2-0.5b",
@@ -28,32 +26,31 @@ def efficiency(
     Example: rwbench efficiency --rules 0,1000
     """
     given = locals()
-    with user_errors():
-        from ruleworld_data.io import write_whole
-        from ruleworld_data.spec import check_name
+    from ruleworld_data.io import write_whole
+    from ruleworld_data.spec import check_name
 
-        from .methods import METHODS
-        from .serving import measure, serving_markdown
-        from .workload import Settings
+    from .methods import METHODS
+    from .serving import measure, serving_markdown
+    from .workload import Settings
 
-        names = Settings.__dataclass_fields__.keys() & given.keys()
-        settings = Settings(**{name: given[name] for name in names})
-        if device == "cuda":
-            import torch
+    names = Settings.__dataclass_fields__.keys() & given.keys()
+    settings = Settings(**{name: given[name] for name in names})
+    if device == "cuda":
+        import torch
 
-            if not torch.cuda.is_available():
-                raise ValueError("--device cuda: torch sees no GPU here; use --device cpu")
-        chosen = [check_name("method", name, METHODS) for name in methods.split(",")] if methods else METHODS
-        counts = [int(count) for count in rules.split(",")]
-        # Without rules only DynaRule is another model than the base.
-        cells = [(name, count) for name in chosen for count in counts if count > 0 or name == "dynarule"]
-        if not cells or min(counts) < 0:
-            raise ValueError(
-                f"--methods {methods} --rules {rules} name nothing to measure; add dynarule, or rules above 0"
-            )
-        table = measure(settings, cells, out / "serving.json", lambda line: typer.echo(line, err=True))
-        text = serving_markdown(table)
-        write_whole(out / "serving.md", text + "\n")
+        if not torch.cuda.is_available():
+            raise ValueError("--device cuda: torch sees no GPU here; use --device cpu")
+    chosen = [check_name("method", name, METHODS) for name in methods.split(",")] if methods else METHODS
+    counts = [int(count) for count in rules.split(",")]
+    # Without rules only DynaRule is another model than the base.
+    cells = [(name, count) for name in chosen for count in counts if count > 0 or name == "dynarule"]
+    if not cells or min(counts) < 0:
+        raise ValueError(
+            f"--methods {methods} --rules {rules} name nothing to measure; add dynarule, or rules above 0"
+        )
+    table = measure(settings, cells, out / "serving.json", lambda line: typer.echo(line, err=True))
+    text = serving_markdown(table)
+    write_whole(out / "serving.md", text + "\n")
     typer.echo(text)
     if any(cell["status"] == "failed" for cell in table["cells"]):
         raise typer.Exit(1)

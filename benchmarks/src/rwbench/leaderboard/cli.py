@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..cli.shared import JsonFlag, printable, user_errors
+from ..cli.shared import JsonFlag, printable
 
 app = typer.Typer()
 round_app = typer.Typer(
@@ -37,11 +37,10 @@ def kit(
 
     Example: rwbench kit kit --pool-size 1000
     """
-    with user_errors():
-        from .judge import board_spec
-        from .kit import METHOD, write_kit
+    from .judge import board_spec
+    from .kit import METHOD, write_kit
 
-        write_kit(folder, board_spec(METHOD, "nl", pool_size, scale, split, subtask or ()))
+    write_kit(folder, board_spec(METHOD, "nl", pool_size, scale, split, subtask or ()))
     typer.echo(f"next: rwbench import {folder} PREDICTIONS --name NAME")
 
 
@@ -57,10 +56,9 @@ def import_(
 
     Example: rwbench import kit predictions.jsonl --name "My method"
     """
-    with user_errors():
-        from .submissions import import_predictions
+    from .submissions import import_predictions
 
-        folder = import_predictions(kit, predictions, name, representation, out)
+    folder = import_predictions(kit, predictions, name, representation, out)
     typer.echo(str(folder))
     typer.echo(f"next: rwbench report {out}, or rwbench submit {folder} WORDS.toml")
 
@@ -80,12 +78,11 @@ def submit(
 
     Example: rwbench submit runs/0123456789ab my-method.toml
     """
-    with user_errors():
-        from ..run.folder import finished_run
-        from .submissions import read_words
-        from .submissions import submit as write
+    from ..run.folder import finished_run
+    from .submissions import read_words
+    from .submissions import submit as write
 
-        folder = write(*finished_run(run), read_words(words), to, words.stem)
+    folder = write(*finished_run(run), read_words(words), to, words.stem)
     typer.echo(str(folder))
     typer.echo("accepted here; next: commit this folder, alone, and open a pull request")
 
@@ -102,14 +99,13 @@ def validate(
 
     Example: rwbench validate benchmarks/leaderboard/submissions/2026-11-28_my-method
     """
-    with user_errors():
-        from .files import Refused
-        from .submissions import check_all
+    from .files import Refused
+    from .submissions import check_all
 
-        problems = {
-            name: str(result).splitlines() if isinstance(result, Refused) else []
-            for name, result in check_all(folders, board).items()
-        }
+    problems = {
+        name: str(result).splitlines() if isinstance(result, Refused) else []
+        for name, result in check_all(folders, board).items()
+    }
     if as_json:
         listed = [{"submission": name, "accepted": not p, "problems": p} for name, p in problems.items()]
         typer.echo(json.dumps({"submissions": listed}))
@@ -130,11 +126,10 @@ def board(
 
     Example: rwbench board benchmarks/leaderboard/submissions
     """
-    with user_errors():
-        from .board import build_board, write_board
+    from .board import build_board, write_board
 
-        built = build_board(submissions)
-        page = write_board(built, submissions.parent / "site")
+    built = build_board(submissions)
+    page = write_board(built, submissions.parent / "site")
     typer.echo(f"page: {page} ({len(built['rows'])} submissions)")
 
 
@@ -146,11 +141,10 @@ def new(folder: Folder, scale: Scale = "paper", split: Split = "mini", pool_size
 
     Example: rwbench round new benchmarks/leaderboard/rounds/2026-1
     """
-    with user_errors():
-        from .rounds import ENTRIES, new_round
+    from .rounds import ENTRIES, new_round
 
-        path = _secret(folder)
-        new_round(folder, path, scale, split, pool_size)
+    path = _secret(folder)
+    new_round(folder, path, scale, split, pool_size)
     typer.echo(
         f"publish {folder}, keep {path} to yourself; entrants: rwbench round enter {folder} ENTRY.jsonl"
     )
@@ -168,10 +162,9 @@ def enter(
 
     Example: rwbench round enter benchmarks/leaderboard/rounds/2026-1 2026-11-28_my-method.jsonl
     """
-    with user_errors():
-        from .rounds import enter_round
+    from .rounds import enter_round
 
-        path = enter_round(folder, predictions)
+    path = enter_round(folder, predictions)
     typer.echo(f"hand in {path}; after the reveal, and not before, {path.with_suffix('.jsonl')}")
 
 
@@ -181,10 +174,9 @@ def reveal(folder: Folder) -> None:
 
     Example: rwbench round reveal benchmarks/leaderboard/rounds/2026-1
     """
-    with user_errors():
-        from .rounds import reveal_round
+    from .rounds import reveal_round
 
-        done = reveal_round(folder, _secret(folder))
+    done = reveal_round(folder, _secret(folder))
     typer.echo(f"{len(done.entries or ())} entries; when they are opened: rwbench round score {folder}")
 
 
@@ -196,10 +188,9 @@ def score(folder: Folder) -> None:
 
     Example: rwbench round score benchmarks/leaderboard/rounds/2026-1
     """
-    with user_errors():
-        from .rounds import score_round
+    from .rounds import score_round
 
-        done = score_round(folder)
+    done = score_round(folder)
     typer.echo(json.dumps(done, indent=1))
 
 
