@@ -756,7 +756,6 @@ REFUSED = {
     "rules, and no rule memory is": lambda c: after(c, write_on, within=False),
     "of 2 rows holds no text": lambda c: attached_call(c, lambda m: go_on(m, c.base()(IDS).past_key_values)),
     "resize the base model before": lambda c: moved(c.base()).resize_token_embeddings(120),
-    "expected that many or more, got 20": lambda c: c.tuned().resize_token_embeddings(20),
     "another thread has attached": lambda c: attached_call(c, lambda m: in_a_thread(lambda: m(IDS))),
     "call attach and the model in one thread": lambda c: attached_call(c, lambda m: streamed_elsewhere(c, m)),
     "attached cannot be copied or pickled": lambda c: attached_call(c, copy.deepcopy),

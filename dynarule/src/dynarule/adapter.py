@@ -166,19 +166,13 @@ class DynaRuleModel(BaseTuner):
         yield
 
     def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> Any:
-        """Resize the base's, unless rows of its vocabulary are an adapter's or it would lose some that it has."""
+        """Resize the base's, unless rows of its vocabulary are an adapter's."""
         if any(getattr(config, "trainable_token_indices", None) for config in self.peft_config.values()):
             raise ValueError(
                 f"the vocabulary has rows that belong to the adapter ({SEARCH_TOKEN}), and is not resized with them; "
                 "resize the base model before the adapter is made or loaded"
             )
         base: Any = self.model
-        rows = len(base.get_input_embeddings().weight)
-        if new_num_tokens is not None and not (isinstance(new_num_tokens, int) and new_num_tokens >= rows):
-            raise ValueError(
-                f"the vocabulary has {rows} rows, and the tokenizer may use each ({SEARCH_TOKEN} is near the end); "
-                f"expected that many or more, got {new_num_tokens!r:.60}"
-            )
         return base.resize_token_embeddings(new_num_tokens, *args, **kwargs)
 
     def _cast_adapter_dtype(self, adapter_name: str, autocast_adapter_dtype: bool = True) -> None:
