@@ -39,7 +39,7 @@ BLOCKS = {"self_attn"}
 """What attention blocks are called in all families."""
 
 UNUSED: dict[str, Any] = {
-    "key_norm": True, "reading": "vector", "together": False, "score_weight": 0.0, "score_limit": None,
+    "key_norm": True, "reading": "vector", "together": False, "score_limit": None,
     "word_weight": 0.0, "word_stemmer": "", "search_heads": 0, "search_offsets": 0, "search_tail": 0,
     "lookahead": 0, "lookahead_width": 16, "exclude_modules": None, "layers_pattern": None, "modules_to_save": None,
 }  # fmt: skip
@@ -83,6 +83,7 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
     confidence_layer: int | None = None  # 0-based layer that <search> re-reads; measured, never guessed
     update_scope: UpdateScope = "confidence"  # where <search> replaces rules
     shared_after: bool = False  # later layers read the rules that the confidence layer keeps
+    score_weight: float = 0.0  # of a kept rule's score, in the attention to it; 0: none, as in the paper
     length_shift: float | None = None  # C: adds log C - log(rules attended) to rule scores (KBLaM)
     encoder: str = ""  # fingerprint of the rules' encoder; "" fits every bank of the width
     search_token: str | None = None  # text of the trained token, <search>
@@ -116,6 +117,10 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
             )
         if self.shared_after and self.top_k is None:
             raise ValueError("shared_after needs top_k: without it every layer reads all rules")
+        if not isinstance(self.score_weight, int | float) or not 0 <= self.score_weight < math.inf:
+            raise ValueError(f"score_weight must be 0 or more, got {self.score_weight!r:.60}")
+        if self.score_weight and not self.shared_after and getattr(self, "reading", "vector") == "vector":
+            raise ValueError("score_weight weighs rules that all layers read; set shared_after to true")
         self._check_choice("update_scope", get_args(UpdateScope))
         self._check_choice("search_place", get_args(SearchPlace))
         self._check_choice("layer_convention", ("0-based",))

@@ -1,5 +1,7 @@
 """The training memory: the serving memory where they mean the same, gradients, checkpointing, bf16, visibility."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from dynarule.memory.selection import project
@@ -100,6 +102,37 @@ def test_each_step_reads_its_own_rules(bank, tiny_model, mark, place, beside, ah
             assert not own or [weights[rule] for rule in own].count(0.0) == 1
             lowest = {rule: (-2, 0) if rule in own else (-8, -3) for rule in kept}
             assert all(lowest[rule][0] <= weights[rule] <= lowest[rule][1] for rule in kept)
+
+
+def test_scores_say_which_of_the_kept_rules_are_read(bank, tiny_model, near):
+    """So much weight leaves the best alone, in the layer that finds and in those that share what it keeps."""
+    model = tiny_model("llama")
+    config = dynarule_config(WIDTH, first_layer=1, confidence_layer=1, shared_after=True, top_k=4)
+    adapter, (ids, mask, *_) = RuleAdapter(model, config), batch(bank)
+    changes = {"top_k": 1}, {"score_weight": 1e6}, {}
+    one, best, all_four = forward(
+        model, ids, mask, *(RuleMemory(adapter, bank, config=replace(config, **change)) for change in changes)
+    )
+    assert near(best[mask.bool()], one[mask.bool()], units=2000)
+    assert not near(all_four[mask.bool()], one[mask.bool()], units=2000)
+
+
+def test_each_step_weighs_what_it_reads_by_its_search_as_serving_does(bank, tiny_model):
+    """Counted from the best of what it reads, whatever weights the recipe of the steps has."""
+    settings = {"search_place": "premise", "confidence_layer": 2, "shared_after": True, "score_weight": 4.0}
+    adapter = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, top_k=3, **settings))
+    *_, rules = batch(bank)
+    steps = {"beside": 2.0, "from": 3.0, "to": 8.0, "spread": 2.0, "ahead": 0.0}
+    memory = loaded(adapter, rules, all_rules=True, steps=steps)
+    rows = torch.arange(len(rules.keys_MP)).expand(2, -1)
+    scores = torch.randn(*rules.gold_BSG.shape[:2], rows.shape[1], generator=torch.manual_seed(0))
+    memory.scores = StepScores(scores, scores > 0, scores[:, 0])
+    places, seen, shift = memory._as_found(rows, steps)
+    for row, starts in enumerate([(0, 8, 11), (0, 9)]):
+        for token in range(14):
+            of_step = scores[row, sum(start <= token for start in starts) - 1][places]
+            read = seen[row, token]
+            torch.testing.assert_close(shift[row, 0, token][read], 4 * (of_step[read] - of_step[read].max()))
 
 
 @pytest.mark.parametrize("make", (dynarule_config, kblam_config))

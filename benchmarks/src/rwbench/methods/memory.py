@@ -305,6 +305,16 @@ class DynaRule(Memory):
     name = "dynarule"
     title = "DynaRule (paper)"
     stepwise = True
+    replaces = ("score_weight",)
+
+    # Of a rule's score, in the attention to it, where the adapter has that; 0: as in the paper.
+    score_weight: int | float | None = field(default=None, metadata={"later": True})
+
+    @property
+    def label(self) -> str:
+        """Name in reports."""
+        weight = f", scores x {self.score_weight}" if self.score_weight else ", scores not read"
+        return super().label + ("" if self.score_weight is None else weight)
 
     @classmethod
     def choosing_layers(cls, model: Local, representation: str) -> list[int]:

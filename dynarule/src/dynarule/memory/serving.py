@@ -109,6 +109,8 @@ class RuleMemory(LayerMemory):
         self._kept: dict[int, Kept] = {}
         # What the confidence layer kept at the prompt (0) and at each <search> of this forward.
         self._chosen: dict[int, Tensor] = {}
+        self._shifts: dict[int, Tensor] = {}  # of the rules that the prompt (0) and each <search> keep
+        self._scores_NK = torch.empty(0, 0)  # of the latest search
         self._search_BT = torch.zeros(0, 0, dtype=torch.bool)
         self._question_BT: Tensor | None = None  # in the forward that reads a prompt
         self._searches = 0
@@ -189,7 +191,20 @@ class RuleMemory(LayerMemory):
         projection, rows_BK = self.adapter[layer], self._find(layer, query_BHD, has_B, number)
         key_BKF, value_BKF = project(projection, self.bank.keys[rows_BK], self.bank.values[rows_BK])
         # Contiguous: every token from now on reads them.
-        return projection.heads(key_BKF).contiguous(), projection.heads(value_BKF).contiguous()
+        kept = projection.heads(key_BKF).contiguous(), projection.heads(value_BKF).contiguous()
+        config = self.config
+        if not config.score_weight or not (layer == config.confidence_layer or config.shares(layer)):
+            return kept
+        if layer == config.confidence_layer:
+            self._shifts[number] = self._weigh(rows_BK.shape[1], has_B, number).to(kept[0])
+        return *kept, self._shifts[number][:, None, :, None]
+
+    def _weigh(self, count: int, has_B: Tensor | None, number: int) -> Tensor:
+        """Return what scores add to the attention to each rule that a search keeps, (B, K): 0 for the best."""
+        shift_BK = torch.zeros(len(self._steps_B), count)
+        scores_NK = self._scores_NK.float().cpu()
+        shift_BK[self._rows_of(has_B)] = self.config.score_weight * (scores_NK - scores_NK[:, :1])
+        return shift_BK
 
     def _find(self, layer: int, query_BHD: Tensor | None, has_B: Tensor | None, number: int) -> Tensor:
         """Return the best K rules (TopK, equation 3) of the rows that search, (B, K), and trace them.
@@ -211,6 +226,7 @@ class RuleMemory(LayerMemory):
                     number,
                     None if allowed_BM is None else allowed_BM[rows],
                 )
+            self._scores_NK = scores_NK
             kept_BK = rules_NK.new_zeros(len(self._steps_B), rules_NK.shape[1])
             kept_BK[rows] = rules_NK
             if layer == config.confidence_layer:

@@ -132,8 +132,8 @@ class TrainingMemory(LayerMemory):
         The R places that any token reads, and some more; which of them each token does, (B, T, R), none before a mark
         of the base's own; and what is added to their scores, (B, 1, T, R): nothing for one gold rule of the step,
         which a search has first, a little for further ones, and for others and those of later steps as much as a
-        search would. Others are those that the confidence layer's search ranks first, where its own query is what
-        finds, else any.
+        search would. Where the confidence layer's own query is what finds, others are those that it ranks first, and
+        with ``score_weight`` its scores are what is added, as when it serves.
         """
         batch = self.batch
         places_T = torch.arange(batch.question_BT.shape[1], device=rows_BK.device)
@@ -146,23 +146,23 @@ class TrainingMemory(LayerMemory):
         later_BSK = gold_BSK.flip(1).cumsum(1).flip(1) > 0
         later_BSK &= torch.rand_like(random_BSK[..., :1]) < steps["ahead"]
         other_BSK = ~gold_BSK.any(1, keepdim=True)
-        near_BSK = random_BSK if self.scores is None or self.config.own_mark else self.scores.scores_BSK
-        beside = (
-            near_BSK.detach()
-            .masked_fill(~other_BSK, -math.inf)
-            .topk(min(int(steps["beside"]), rows_BK.shape[1]), dim=-1)
-        )
-        beside_BSK = other_BSK & torch.zeros_like(gold_BSK).scatter(-1, beside.indices, True)
+        found = None if self.config.own_mark or self.scores is None else self.scores.scores_BSK.detach()
+        ranks_BSK = (random_BSK if found is None else found).masked_fill(~other_BSK, -math.inf)
+        beside = ranks_BSK.topk(min(int(steps["beside"]), rows_BK.shape[1]), dim=-1).indices
+        beside_BSK = other_BSK & torch.zeros_like(gold_BSK).scatter(-1, beside, True)
         read_BSK = gold_BSK | later_BSK | beside_BSK
         if self.config.own_mark:
             read_BSK[:, 0] = False
         elif self.config.search_place == "premise":
-            read_BSK[:, 0] = beside_BSK[
-                :, 0
-            ]  # of what the prompt finds no answer is read, but how rules look
-        random_BSK = torch.rand_like(random_BSK)
-        others_BSK = steps["from"] + (steps["to"] - steps["from"]) * random_BSK
-        shift_BSK = -torch.where(gold_BSK, steps["spread"] * random_BSK * ~first_BSK, others_BSK)
+            # Of what the prompt finds no answer is read, but how rules look.
+            read_BSK[:, 0] = beside_BSK[:, 0]
+        if self.config.score_weight and found is not None:
+            best_BS1 = found.masked_fill(~read_BSK, -math.inf).amax(-1, keepdim=True)
+            shift_BSK = self.config.score_weight * (found - best_BS1).clamp_max(0)
+        else:
+            random_BSK = torch.rand_like(random_BSK)
+            others_BSK = steps["from"] + (steps["to"] - steps["from"]) * random_BSK
+            shift_BSK = -torch.where(gold_BSK, steps["spread"] * random_BSK * ~first_BSK, others_BSK)
         read_K = read_BSK.any((0, 1))
         count = int(read_K.sum())
         # Up to a multiple of 32 with some that none reads, as the texts' lengths are.

@@ -26,7 +26,6 @@ class PlusConfig(DynaRuleConfig):
     """A `DynaRuleConfig` with what goes beyond the paper: at the confidence layer, heads that read the text search."""
 
     reading: Reading = "vector"  # what is read of a kept rule: one value, or its tokens' own states
-    score_weight: float = 0.0  # of a kept rule's score, in the attention to it; 0: none
     score_limit: float | None = None  # most that it takes; None: any amount
     together: bool = False  # rules found together are read as one text, as in a prompt
     word_weight: float = 0.0  # of words that text and rules share, in what a search finds; 0: none
@@ -48,15 +47,12 @@ class PlusConfig(DynaRuleConfig):
                 "search_heads read at the confidence layer; measure it (dynarule.measure_confidence), or set "
                 "confidence_layer"
             )
-        for name in ("score_weight", "word_weight"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be 0 or more, got {getattr(self, name)!r}")
+        if not 0 <= self.word_weight < math.inf:
+            raise ValueError(f"word_weight must be 0 or more, got {self.word_weight!r}")
         if not isinstance(self.together, bool):
             raise ValueError(f"together must be true or false, got {self.together!r:.60}")
         if self.together and self.reading != "tokens":
             raise ValueError('together is for rules that are read as tokens; set reading to "tokens"')
-        if self.score_weight and self.reading == "vector" and not self.shared_after:
-            raise ValueError("score_weight weighs rules that all layers read; set shared_after to true")
         if self.score_limit is not None and not 0 < self.score_limit < math.inf:
             raise ValueError(f"score_limit must be positive or None, got {self.score_limit!r}")
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..attention import AttendedRules
 from ..bank.bank import version_of
 from ..bank.rows import largest
-from ..memory.serving import Kept, Retrieval, RuleMemory, real_tokens
+from ..memory.serving import Retrieval, RuleMemory, real_tokens
 from .config import PlusConfig, PlusProjection
 from .lookahead import Tables, planned
 from .reader import EARLIER, QUESTION, SINCE, TOKEN, SearchContext, SearchInput
@@ -63,7 +63,6 @@ class PlusMemory(RuleMemory):
         self._context = SearchContext()
         self._inputs: list[SearchInput] = []  # of the prompt (0) and of each <search> of this forward
         self._results: dict[int, SearchResult] = {}
-        self._shifts: dict[int, Tensor] = {}  # of the rules that the prompt (0) and each <search> keep
         self._tables_made: tuple[tuple[int, ...], Tables] | None = None
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
@@ -125,24 +124,18 @@ class PlusMemory(RuleMemory):
                 kept_BK[row] = kept_BK.new_tensor(first[: kept_BK.shape[1]])
         return kept_BK
 
-    def _select(self, layer: int, query_BHD: Tensor, has_B: Tensor | None = None, number: int = 0) -> Kept:
-        """Keep each row's K rules, with what their scores add to those of attention.
+    def _weigh(self, count: int, has_B: Tensor | None, number: int) -> Tensor:
+        """Return what scores add to the attention to each of the K rules that are read, (B, K).
 
         With a look-ahead a plan says which are read. What a prompt finds is not read where a mark of the base's own
         opens the answer, and searches once more.
         """
-        kept = super()._select(layer, query_BHD, has_B, number)
-        chooses = layer == self.config.confidence_layer
-        if not self.config.score_weight or not (chooses or self.config.shares(layer)):
-            return kept
-        if chooses:
-            shift_BK = kept[0].new_full((len(self._steps_B), kept[0].shape[2]), UNREAD)
-            for row in self._rows_of(has_B) if number or not self.config.own_mark else ():
-                result = self._results[row]
-                weights, rules = self._weights(result), self._chosen[number][row].tolist()
-                shift_BK[row] = shift_BK.new_tensor([weights.get(rule, UNREAD) for rule in rules])
-            self._shifts[number] = shift_BK
-        return *kept, self._shifts[number][:, None, :, None]
+        shift_BK = torch.full((len(self._steps_B), count), UNREAD)
+        for row in self._rows_of(has_B) if number or not self.config.own_mark else ():
+            weights = self._weights(self._results[row])
+            rules = self._chosen[number][row].tolist()
+            shift_BK[row] = torch.tensor([weights.get(rule, UNREAD) for rule in rules])
+        return shift_BK
 
     def _weights(self, result: SearchResult) -> dict[int, float]:
         """Weigh what a row reads: reading alone cannot know which of several that look alike was meant.
