@@ -107,6 +107,30 @@ def test_searches_behind_premises_have_a_rule_each_and_are_not_learned(tokenizer
     assert gold == [[{1, 20, 2}, {1}, {20}, {2}], [{20}, {20}, set(), set()]]
 
 
+def test_steps_may_have_their_searches_in_their_own_texts(tokenizer):
+    """Where no other code says how: behind the premise of each rule, in all rows; in no step without searches."""
+    steps = [
+        {"text": "A fox<search> sings", "rule_ids": [11]},
+        {"text": "It<search> has 5", "rule_ids": [12]},
+    ]
+    row = {"question": "How many ?", "steps": steps, "answers": ["5"]}
+    config = dynarule_config(1)
+    encoder = encoder_for(config, tokenizer, list(RULE_ROWS), [row, row], None)
+    text = "[Step 1] A fox<search> sings\n[Step 2] It<search> has 5\n[Answer] \\boxed{5}"
+    assert encoder.text(row) == text and (config.search_place, encoder(row).gold) == (
+        "premise",
+        [[1, 2], [1], [2]],
+    )
+    assert sorted(tokenizer.convert_ids_to_tokens(config.search_cues)) == ["has", "sings"]
+    reading = encoder_for(dynarule_config(1), tokenizer, list(RULE_ROWS), [row], None, search=False)
+    assert reading.text(row) == text.replace("<search>", "") and not reading(row).search
+    bare = row | {"steps": [step | {"text": step["text"].replace("<search>", "")} for step in steps]}
+    with pytest.raises(
+        ValueError, match="2 rules of the steps need as many <search>, one behind the premise"
+    ):
+        encoder(bare)
+
+
 def test_a_step_without_rules_has_its_search_all_the_same(tokenizer):
     steps = [{"nl": "x", "rule_ids": ids} for ids in ([11], [], [12])]
     row = {"question": "How many ?", "steps": steps, "answers": ["5"]}

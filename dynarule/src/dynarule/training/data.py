@@ -31,12 +31,14 @@ def target_text(row: Row, search_token: str = SEARCH_TOKEN, place: SearchPlace =
     r"""Return what the model is trained to write: steps, all but the first with ``<search>``, the boxed answers.
 
     It stands before a step's header or ``"behind"`` it: ``[Step 2]<search> ...``. Without it nothing else changes.
+    Steps that have it in their own texts, behind the premise of each rule, stay as they are.
     """
-    lines = []
-    for number, step in enumerate(row["steps"], 1):
-        search = search_token if number > 1 else ""
+    lines, texts = [], [step["text"] if "text" in step else step["nl"] for step in row["steps"]]
+    placed = bool(search_token) and any(search_token in text for text in texts)
+    for number, text in enumerate(texts, 1):
+        search = search_token if number > 1 and not placed else ""
         before, behind = (search, "") if place == "before" else ("", search)
-        lines.append(f"{before}[Step {number}]{behind} {step['text'] if 'text' in step else step['nl']}")
+        lines.append(f"{before}[Step {number}]{behind} {text}")
     return "\n".join([*lines, f"[Answer] \\boxed{{{', '.join(row['answers'])}}}"])
 
 
@@ -76,10 +78,9 @@ def cues_of(encoder: Encoder, rows: Rows) -> list[int]:
     ValueError
         If it stands where decoding could not write it.
     """
-    assert encoder.target is not None  # whose texts have it there
     begun, token = set(), encoder.search_token
     for number in range(len(rows)):
-        before, *pieces = encoder.target(rows[number]).split(token)
+        before, *pieces = encoder.text(rows[number]).split(token)
         for piece in pieces:
             if not in_clause(before, token):
                 raise ValueError(
@@ -93,11 +94,11 @@ def cues_of(encoder: Encoder, rows: Rows) -> list[int]:
 
 
 def place_of(encoder: Encoder, rows: Rows) -> SearchPlace:
-    """Return where a training's texts have ``<search>``: for a target of one's own, where that writes it."""
-    if encoder.target is None:
-        return encoder.search_place
-    both = ((encoder.target(row), row) for row in map(rows.__getitem__, range(len(rows))))
+    """Return where a training's texts have ``<search>``: in texts of one's own, where these have it."""
+    both = ((encoder.text(row), row) for row in map(rows.__getitem__, range(len(rows))))
     text, row = next(((text, row) for text, row in both if encoder.search_token in text), ("", {"steps": []}))
+    if encoder.target is None and not text:
+        return encoder.search_place
     header = text.rpartition(encoder.search_token)[0].rpartition("\n")[2]
     if not header.strip():
         return "before"
@@ -159,11 +160,7 @@ class Encoder:
         gold = self.check(row)
         (prompt,) = question_prompts(self.tokenizer, [row["question"]], self.question_opening)
         prompt_ids = encode_prompt(self.tokenizer, prompt)
-        if self.target is not None:
-            answer = self.target(row)
-        else:
-            token = self.search_token if self.search else ""
-            answer = target_text(row, token, self.search_place)
+        answer = self.text(row)
         ids = self.tokenizer(answer, add_special_tokens=False)["input_ids"]
         if not ids:
             raise ValueError(
@@ -174,6 +171,13 @@ class Encoder:
         end = [] if self.tokenizer.eos_token_id is None else [self.tokenizer.eos_token_id]
         length = len(prompt_ids)
         return Encoded([*prompt_ids, *ids, *end], length, [length + place for place in search], gold)
+
+    def text(self, row: Row) -> str:
+        """Return the answer that a row teaches."""
+        if self.target is not None:
+            return self.target(row)
+        text = target_text(row, self.search_token, self.search_place)
+        return text if self.search else text.replace(self.search_token, "")
 
     def check(self, row: Row) -> Gold:
         """Return the rules of each step, as rows of the rule table; refuse what is missing, or of another kind."""
@@ -216,9 +220,14 @@ class Encoder:
         if ids[0] == token and len(search) == len(gold):
             # The opening <search> looks for the first step, the prompt for anything.
             return search, [together, *gold]
-        rules = [[rule] for step in gold for rule in step]
-        if self.search_place == "premise" and len(search) == len(rules):
-            return search, [together, *rules]  # one behind the premise of each rule, in a step's order
+        if self.search_place == "premise":
+            rules = [[rule] for step in gold for rule in step]  # in a step's order
+            if len(search) == len(rules):
+                return search, [together, *rules]
+            raise ValueError(
+                f"{len(rules)} rules of the steps need as many {self.search_token}, one behind the premise of each, as "
+                f"other rows have them; the answer has {len(search)}: {answer!r}"
+            )
         if len(search) != len(gold) - 1:
             raise ValueError(
                 f"{len(gold)} steps need {len(gold) - 1} {self.search_token} tokens, in all but the first (and may "
