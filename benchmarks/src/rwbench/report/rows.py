@@ -62,7 +62,7 @@ def attention(run: Results) -> Cells:
 def mistakes(run: Results, errors: Mapping[str, Mapping[str, int]]) -> Cells:
     """Return how many answers went wrong in which way (`mistakes.error_counts`), and `outcomes`."""
     counts = {name.replace("_", " "): f"{n:,}" for name, n in errors.get(run["run_id"], {}).items()}
-    return counts | outcomes(run)
+    return {**counts, **outcomes(run)}
 
 
 def outcomes(run: Results) -> Cells:
