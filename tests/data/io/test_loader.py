@@ -128,6 +128,8 @@ def test_dials_are_options(tmp_path):
         ("rules", {"hop": 6}, "unknown option 'hop'; did you mean 'hops'"),
         (None, {}, r"name one, as in load_dataset\('ruleworld', 'multi_hop_3'\)"),
         ("rules", {"form": "NL"}, r"unknown form 'NL'.*both, nl, fol"),
+        ("single_rule", {"split": "unseen", "version": "1.1"}, r"heldout'\].* 1.2 on: version='1.2'"),
+        ("single_rule", {"split": "unseen", "streaming": True}, "Bad split.*on: version='1.2'"),
         ("rules", {"version": "1.9"}, r"unknown version '1.9'; did you mean '1.*Known: 1.1, 1.2"),
     ],
 )

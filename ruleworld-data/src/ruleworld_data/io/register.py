@@ -9,6 +9,7 @@ directory is run only if it is asked for by its path, ``./ruleworld_em``.
 
 import functools
 import hashlib
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,7 @@ DATASET = "ruleworld"
 BUILDER = "ruleworld_data.io.builder"
 METRIC = "ruleworld_em"
 METRIC_SCRIPT = Path(__file__).parents[1] / "scoring" / "metric" / METRIC / f"{METRIC}.py"
-_MARK, _BUILD = "_ruleworld", "load_dataset_builder"
+_MARK, _LOADS = "_ruleworld", ("load_dataset_builder", "load_dataset")
 # Module -> its look-up function, and modules that hold a second reference to it.
 _LOOKUPS = {
     "datasets.load": ("dataset_module_factory", ("datasets.inspect", "datasets.commands.test")),
@@ -47,17 +48,15 @@ def patch(module: ModuleType) -> None:
     for holder in (module, *map(sys.modules.get, copies)):
         if getattr(holder, attribute, None) is original:
             setattr(holder, attribute, wrapped)
-    if (build := getattr(module, _BUILD, None)) is not None:
-        setattr(module, _BUILD, functools.wraps(build)(_wrap_build(build)))
+    for load in filter(None, (getattr(module, name, None) for name in _LOADS)):
+        setattr(module, load.__name__, functools.wraps(load)(_wrap_load(load)))
 
 
 def _wrap_datasets(load: ModuleType, original: Callable[..., Any]) -> Callable[..., Any]:
     def dataset_module_factory(path: str, *args: Any, **kwargs: Any) -> Any:
         revision = kwargs.get("revision")
         if path == DATASET and revision:  # data of the cache would be taken for it
-            raise ValueError(
-                f"{DATASET} is made here and has no revision, got {revision!r}; give version='1.2'"
-            )
+            raise ValueError(f"{DATASET} has no revision, got {revision!r}; give version='1.2'")
         elsewhere = args or kwargs.get("data_files") or kwargs.get("data_dir")
         if path != DATASET or elsewhere:
             return original(path, *args, **kwargs)
@@ -71,16 +70,18 @@ def _wrap_datasets(load: ModuleType, original: Callable[..., Any]) -> Callable[.
     return dataset_module_factory
 
 
-def _wrap_build(original: Callable[..., Any]) -> Callable[..., Any]:
-    def load_dataset_builder(path: str, *args: Any, **kwargs: Any) -> Any:
+def _wrap_load(original: Callable[..., Any]) -> Callable[..., Any]:
+    def load(path: str, *args: Any, **kwargs: Any) -> Any:
         try:
             return original(path, *args, **kwargs)
-        except ValueError as error:  # a configuration or an option that the files of the folder do not have
+        except ValueError as error:  # a configuration, an option or a split that is not there
             if path == DATASET and Path(path).is_dir() and str(error).startswith("BuilderConfig"):
                 raise _in_the_way(f"it is not the generator's ({error})") from None
+            if path == DATASET and re.match("(Unknown|Bad) split.*unseen", str(error)):
+                raise ValueError(f"{error} Questions have it from data 1.2 on: version='1.2'.") from None
             raise
 
-    return load_dataset_builder
+    return load
 
 
 def _in_the_way(what: str) -> ValueError:
