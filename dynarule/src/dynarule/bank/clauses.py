@@ -61,6 +61,11 @@ def split_rule(rule: str) -> Clauses:
         parts = find(read)
         if parts and all(part.strip(" .,;:") for part in parts):
             premise, conclusion = (part.strip().rstrip(",;:") for part in parts)
+            sides = (premise, conclusion), (conclusion, premise)
+            if find is not _label and any(
+                _RE.announced.search(one) and ": " not in one and ": " in other for one, other in sides
+            ):
+                break  # "If any of the following applies, it is refused: ...": the list belongs to the other part
             place = find is leading and not CLAUSAL.match(premise) and premise[:3].lower() != "to "
             more = _trailing(conclusion, clause=True) if place else None
             # "In zone D, drivers pay 3 euros if the permit has expired"

@@ -75,12 +75,6 @@ def goes_on(segment: str) -> bool:
     return word in ("is", "was", "has", "does") or (VERBS.get(word) is False and after not in MODALS)
 
 
-def english(text: str) -> int:
-    """Return how many words of a text are English, less those of its neighbours."""
-    words = re.findall(r"\b[^\W\d_]{2,}\b", text.lower())
-    return sum((word in LISTS["english"]) - (word in LISTS["foreign"]) for word in words)
-
-
 def is_plural(noun: str) -> bool:
     """Say whether a noun is a plural."""
     return noun in LISTS["plural"] or (noun.endswith("s") and not noun.endswith(("ss", "us", "is")))

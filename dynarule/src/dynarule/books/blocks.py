@@ -72,7 +72,7 @@ def is_title(text: str) -> bool:
     says = re.search(r":\s.*[\d€$£]|[!?;:,]$|(?<!\bINC)(?<!\bLTD)\.$|=>|->|⇒|→|:-", text)
     if not words or says or len(words) > 10 or OPEN.search(text):
         return text[:1] == "§" and not words
-    verb = _is_clause(rest) if titled else has_verb(rest)
+    verb = is_clause(rest) if titled else has_verb(rest)
     long = [word for word in words if len(word) > 3] or words
     return (
         rest.isupper()
@@ -81,8 +81,8 @@ def is_title(text: str) -> bool:
     )
 
 
-def _is_clause(title: str) -> bool:
-    """Whether the verb of a title is no noun, as in "§ 8 Fees and charges", "SECTION 4: First aid measures"."""
+def is_clause(title: str) -> bool:
+    """Say whether the verb of a title is no noun, as in "§ 8 Fees and charges", "SECTION 4: First aid measures"."""
     words = title.lower().split()
     order = VERBS.get(words[0]) and not (
         words[1:] and (words[1] in LISTS["runs_on"] or words[1][-2:] == "ed")

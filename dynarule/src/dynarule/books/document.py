@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from typing import Any
 
 from ..bank.clauses import split_rule
-from ..bank.lexicon import LISTS, VERBS, english, has_verb, is_told, patterns
+from ..bank.lexicon import LISTS, VERBS, has_verb, is_told, patterns
 from ..bank.openings import CLAUSAL, leading
-from .blocks import OPEN, SECTION, Block, is_number, is_title, is_whole
+from .blocks import OPEN, SECTION, Block, is_clause, is_number, is_title, is_whole
 from .rules import BookReading, DocumentRule
 from .sentences import ASKED, IMPRINT, REFERS_BACK, RUNS_ON, TITLE, joined, no_rule, sentences, whole_item
 from .tables import table_rules
@@ -36,20 +36,22 @@ class Document:
 
     def read(self, blocks: list[Block]) -> list[DocumentRule]:
         """Return the rules of a document, whose blocks may be changed."""
-        at = notice = 0
+        at, notice, listed = 0, 0, ""
+        named = [(a, b) for a, b in pairwise(blocks) if a.kind == "heading" and SECTION.match(a.text)]
+        titled = any(below.kind != "heading" for _, below in named)
         while at < len(blocks):
             block, end = blocks[at], at + 1
             after = blocks[end] if end < len(blocks) else Block("heading", "", [(0, 0)])
             self.part = f":{block.part}" if block.part else ""
-            if aside := self._aside(block, blocks[end:]):
-                at += aside
-                continue
+            self._put_aside(block, blocks[end:])
             lists = after.kind == "item" and not is_whole(block.text)
             bare = block.kind == after.kind == "heading" and after.depth <= block.depth
             said = _RE.notice.match(block.text) or (block.text.endswith(".") and has_verb(block.text))
             told = block.kind == "heading" and said and (bare or notice == block.depth)
-            if bare and SECTION.match(block.text):  # "Schedule A: Monday, Tuesday"
-                told = told or ", " in block.text or notice > 0
+            if name := SECTION.match(block.text):  # "Schedule A: Monday, Tuesday"
+                says = not titled or notice > 0 or bool({",", ":"} & {*block.text[name.end() :]})
+                told = told or (bare and says) or block.text.split()[0] == listed
+                listed = block.text.split()[0] if told else ""
             notice = block.depth if told else 0  # the last of several has text below it
             excepts = after.kind == "item" and not has_verb(after.text) and _RE.exceptions.match(block.text)
             imprint = block.kind in ("heading", "text") and after.kind != "item" and IMPRINT.match(block.text)
@@ -102,8 +104,8 @@ class Document:
         self._tell_apart()
         return self._kept()
 
-    def _aside(self, block: Block, blocks: Sequence[Block]) -> int:
-        """Leave out a section of what changed, or examples with what leads in to them; return how many blocks."""
+    def _put_aside(self, block: Block, blocks: Sequence[Block]) -> None:
+        """Leave out a section of what changed, or examples with what leads in to them."""
         heading, first = block.kind == "heading", blocks[0] if blocks else Block("heading", "", [(0, 0)])
         dated = _RE.changes.fullmatch(block.text) and _RE.dated.match(first.text)
         if heading and (dated or _RE.history.match(block.text)):
@@ -111,19 +113,17 @@ class Document:
         elif self.rules and _RE.examples.fullmatch(block.text) and (heading or block.text.endswith(":")):
             reason = EXAMPLE
         else:
-            return 0
+            return
         if heading:
             below = list(takewhile(lambda b: b.kind != "heading" or b.depth > block.depth, blocks))
         else:
             most = None if first.kind == "item" else 1  # a list, or a paragraph
             below = list(takewhile(lambda b: b.kind == first.kind in ("item", "text"), blocks[:most]))
         if reason == EXAMPLE and not any(has_verb(b.text) for b in below):
-            return 0
+            return
         for left in (block, *below):
-            if words := left.text or " | ".join(cell for _, cells in left.rows[:1] for cell in cells):
-                self._leave(left.line_at(0), words, reason)
-            left.kind = "text"
-        return 1 + len(below)
+            left.text = left.text or " | ".join(cell for _, cells in left.rows[:1] for cell in cells)
+            left.kind, left.mark = "lost", reason
 
     def _tell_apart(self) -> None:
         """Put its title before a line such as "Action: call Ann.", where lines below other titles begin like it."""
@@ -135,26 +135,20 @@ class Document:
                 rule.premise, rule.conclusion, rule.sure = split_rule(rule.text)
 
     def _kept(self) -> list[DocumentRule]:
-        """Return the rules without translations, and without stories, in most of a text or all of a section."""
-        foreign = [rule for rule in self.prose if english(rule.text) < 0]
-        # of a text that says in English as much as in another language
-        twice = len(foreign) > 1 and 0.7 < 2 * len(foreign) / len(self.prose) < 1.3
-        reasons = {id(rule): "the same in another language" for rule in foreign if twice}
-        prose = [rule for rule in self.prose if id(rule) not in reasons]
+        """Return the rules without stories, in most of a text or all of a section."""
+        stories: set[int] = set()
         # what a list is led in by, "what we agreed:", is no story of its items
-        said = {id(rule): is_told(rule.text.rpartition(": ")[2]) for rule in prose}
-        minutes = any(_RE.minutes.match(title) for rule in prose for title in rule.context[:1])
-        story = minutes or sum(said[id(r)] or -has_verb(r.text) for r in prose) > 0
-        for _, section in groupby(prose, lambda rule: rule.context):
+        said = {id(rule): is_told(rule.text.rpartition(": ")[2]) for rule in self.prose}
+        minutes = any(_RE.minutes.match(title) for rule in self.prose for title in rule.context[:1])
+        story = minutes or sum(said[id(r)] or -has_verb(r.text) for r in self.prose) > 0
+        for _, section in groupby(self.prose, lambda rule: rule.context):
             part = [(rule, said[id(rule)]) for rule in section]
             history = len(part) > 1 and all(told for _, told in part)
             for rule, told in part:
                 if history or (story and (told or not has_verb(rule.text) or not is_whole(rule.text))):
-                    reasons[id(rule)] = "tells what happened"
-        for rule in self.rules:
-            if id(rule) in reasons:
-                self._leave(rule.line, rule.text, reasons[id(rule)])
-        return [rule for rule in self.rules if id(rule) not in reasons]
+                    stories.add(id(rule))
+                    self._leave(rule.line, rule.text, "tells what happened")
+        return [rule for rule in self.rules if id(rule) not in stories]
 
     def _leave(self, line: int, text: str, reason: str) -> None:
         self.reading.left_out.append((f"{self.source}{self.part}:{line}", text[:300], reason))
@@ -169,7 +163,7 @@ class Document:
     def _answer(self, question: Block, blocks: Sequence[Block]) -> int:
         """Add a question with its answer; return their number: all below a title, else one and its list."""
         said = takewhile(lambda block: block.kind in ("text", "item") and block.mark != "dt", blocks)
-        taken = list(takewhile(lambda block: "? " not in f"{block.text} ", said))
+        taken = list(takewhile(lambda b: not ("? " in f"{b.text} " or IMPRINT.match(b.text)), said))
         texts: list[str] = []
         at = 0
         while at < len(taken) and (not at or question.kind == "heading"):
@@ -277,7 +271,8 @@ def _is_heading(block: Block, after: Block) -> bool:
     ):
         return True
     ends = text.endswith((":", "-", "—", ",")) or is_whole(text.removesuffix("etc.")) or RUNS_ON.search(text)
-    if ends or has_verb(text) or leading(text):
+    verb = is_clause(text) if block.kind == "item" else has_verb(text)  # "1. Remote work"
+    if ends or verb or leading(text):
         return False
     lists = block.kind == "text" and after.kind == "item"
     below = after.kind == "text" or after.depth > block.depth

@@ -2,15 +2,13 @@
 
 import itertools
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from ..bank.lexicon import has_verb, patterns
 from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_title, is_whole, nested, plain
-from .sentences import REFERS_BACK
 
 _RE = patterns("markdown")
-DEFINED = _RE.defined
+DEFINED, UNBARRED = _RE.defined, _RE.unbarred
 _CODE = "\1"  # stands for a block of code
 _WRAPPED = 0.3
 """Share of lines after a line that begin in lower case, from which on a text counts as wrapped."""
@@ -22,15 +20,14 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
     Left out: code, logs, front matter, rulers, tables of contents, page numbers.
     """
     lines = [(n, re.sub(r"(?<=\S)\t+", "   ", text).expandtabs(4)) for n, text in _without_code(lines)]
-    tabbed = _without_quotes(_in_columns(_without_titles(lines)))
-    bare = _dotted([(n, _RE.grid.sub("|-|", _RE.prefix.sub("", text)).rstrip()) for n, text in tabbed])
-    kept = _aligned(_noted(bare))
-    bare = [(n, text) for n, text in bare if not _RE.note.match(text)]
-    pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(bare) if a and b and not _starts(b)]
+    tabbed = _without_quotes(_without_titles(lines))
+    rows = _dotted([(n, _RE.grid.sub("|-|", _RE.prefix.sub("", text)).rstrip()) for n, text in tabbed])
+    kept = _aligned(rows)
+    pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(rows) if a and b and not _starts(b)]
     torn = sorted(len(a) for a, b in pairs if b.lstrip()[0].islower())
     wrapped = len(torn) > _WRAPPED * len(pairs) and torn[len(torn) // 2] > max(25, 0.7 * torn[-1])
-    width = min(100, max((len(text) for _, text in bare if not _RE.cells.match(text)), default=0))
-    lettered = any(re.match(r"\s*B\.\s+\S", text) for _, text in bare)
+    width = min(100, max((len(text) for _, text in rows if not _RE.cells.match(text)), default=0))
+    lettered = any(re.match(r"\s*B\.\s+\S", text) for _, text in rows)
     blocks: list[Block] = []
     above = ""  # the line above as far as it belongs to the last block
     for number, text in kept:
@@ -78,6 +75,7 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
         loud = block.mark[:1].isdigit() and (block.text.isupper() or below.text.startswith(f"{block.mark}1"))
         named = _RE.clause_title.match(block.text) and (below.kind == "item" or len(below.text) > 40)
         named = named and not has_verb(block.text.rpartition(" ")[0])  # "14.32.030 Parking limits."
+        named = named and (not NUMBER.match(below.text) or below.text.startswith(block.text.split()[0]))
         if block.kind == "text" and _RE.sum.fullmatch(block.text):
             block.kind, block.mark = "lost", "a sum"
             blocks[at - 1].text = _closed(blocks[at - 1].text)
@@ -117,25 +115,6 @@ def _without_quotes(lines: Sequence[Line]) -> Iterator[Line]:
         if not (is_quote and _RE.wrote.match(above)):  # a mail that is answered
             yield from ((number, _RE.quote.sub("", text) if is_quote else text) for number, text in quote)
         above = quote[-1][1]
-
-
-def _in_columns(lines: Sequence[Line]) -> list[Line]:
-    """Put the lines of a right column of prose behind those of the left one."""
-    starts = Counter(gap.end() for _, text in lines if (gap := re.search(r"\S\s{3,}(?=\S)", text[:200])))
-    place, count = max(starts.items(), key=lambda pair: pair[1], default=(0, 0))
-    beside = [
-        (text[:place].strip(), text[place:]) for _, text in lines if not text[place - 3 : place].strip()
-    ]
-    sides = [[part for part in side if part] for side in zip(*beside, strict=True)]
-    prose = [sum(part[:1].islower() and " " in part for part in side) > 0.25 * len(side) for side in sides]
-    if count < 5 or not all(prose):
-        return [*lines]
-    kept, right = list[Line](), list[Line]()
-    for number, text in lines:
-        both = text[place - 3 : place].strip()  # it goes over both
-        kept += [*right, (number, text)] if both else [(number, text[:place])]
-        right = [] if both else [*right, (number, text[place:])]
-    return kept + right
 
 
 def _closed(text: str) -> str:
@@ -195,30 +174,6 @@ def _dotted(lines: list[Line]) -> list[Line]:
     for at in counted if len(counted) > 1 else ():
         lines[at] = lines[at][0], re.sub(r"(\d+)", r"\1.", lines[at][1], count=1)
     return lines
-
-
-def _noted(lines: Sequence[Line]) -> list[Line]:
-    """Put footnotes where they are called, and bars around the rows of tables that have none."""
-    notes = {note[1]: note[2] for _, text in lines if (note := _RE.note.match(text))}
-    kept = [(number, with_notes(text, notes)) for number, text in lines if not _RE.note.match(text)]
-    table = False
-    for at, (number, text) in enumerate(kept):
-        below = kept[at + 1][1] if at + 1 < len(kept) else ""
-        table = "|" in text and (table or ("|" in below and bool(_RE.separator.match(below))))
-        if table and not _RE.cells.match(text):
-            kept[at] = number, f"|{text}|"
-    return kept
-
-
-def with_notes(text: str, notes: Mapping[str, str]) -> str:
-    """Return a text with the footnotes that it calls, as "[^1]": behind their sentence, or in brackets."""
-
-    def called(match: re.Match[str]) -> str:
-        stop, note = match[1], notes.get(match[2], "")
-        whole = stop and (has_verb(note) or REFERS_BACK.match(note))
-        return f"{stop} {note}" if whole else f" ({note.rstrip('.')}){stop}"
-
-    return re.sub(r"([.!]?)\s*\[\^(\w+)\]", called, text)
 
 
 def _aligned(lines: Sequence[Line]) -> list[Line]:

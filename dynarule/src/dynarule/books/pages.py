@@ -9,7 +9,7 @@ from typing import Any
 from .._lazy import need
 from ..bank.lexicon import LISTS, WORDS, has_verb, patterns
 from .blocks import BULLET, Block, Row, is_title, is_whole, nested, plain
-from .markdown import blocks_of, with_notes
+from .markdown import blocks_of
 from .sheets import tables_of
 
 _BLOCK_TAGS = [*LISTS["block_tags"]]
@@ -35,19 +35,21 @@ def read_html(body: bytes | str) -> list[Block]:
         if table.find([*_TITLES, "p", "ul"]) and all(len(cells) == 1 for cells in rows):
             for tag in [table, *(cell for cells in rows for cell in cells)]:
                 tag.name = "div"
-    notes: dict[str, str] = {}
-    for call in soup("a", href=_WITHIN):
+    for number, call in enumerate(soup("a", href=_WITHIN)):
         note = None if call.decomposed else soup.find(["li", "p", "aside", "dd"], id=call["href"][1:])
         sign = call.get_text(strip=True).strip("[]()")
         if note and (call.find_parent("sup") or sign in tuple("*†‡§")):
             for back in note("a", href=_WITHIN):
                 back.decompose()
-            notes[f"n{len(notes)}"] = note.get_text(" ", strip=True).removeprefix(sign).strip()
-            call.replace_with(f"[^n{len(notes) - 1}]")
+            soup.append(last := soup.new_tag("p", sourceline=note.sourceline))
+            last.string = f"[^n{number}]: {note.get_text(' ', strip=True).removeprefix(sign).strip()}"
+            call.replace_with(f"[^n{number}]")
             note.decompose()
-    for tag in soup(["br", "sup"]):  # the number of a footnote is no part of a sentence
+    for tag in soup(["br", "sup"]):
         words = tag.get_text(strip=True)
-        tag.replace_with("\n\n" if tag.name == "br" else "" if words.strip("[]").isdigit() else words)
+        if number := re.fullmatch(r"\[?(\d+)\]?", words):
+            words = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in number[1])
+        tag.replace_with("\n\n" if tag.name == "br" else words)
     for tag in soup(["li", "p", "div"]):
         within = True if re.search("[|·•›»]", tag.get_text()) else _WITHIN  # "Main page | Edit | History"
         links = "".join(link.get_text() for link in tag("a", href=within))
@@ -74,7 +76,7 @@ def read_html(body: bytes | str) -> list[Block]:
             continue
         # the words of the tag itself: those of a nested list or paragraph follow as blocks of their own
         own = (words for words in tag.find_all(string=True) if words.find_parent(_BLOCK_TAGS) is tag)
-        text = with_notes("".join(own), notes)
+        text = "".join(own)
         if re.search(r"\S\t\d+$", text):
             continue  # a title, its page
         text = re.sub(r"(?<=[^\W\d])\t+(?=\S)", ": ", text)  # "Sunday", a tab, "closed"

@@ -42,7 +42,7 @@ def read_pdf(path: Path) -> list[Block]:
                 middle = (call["top"] + call["bottom"]) / 2
                 beside = (w for w in words if 0 < call["x1"] - w["x1"] < usual and w["size"] > call["size"])
                 if called := next((w for w in beside if w["top"] < middle < w["bottom"]), None):
-                    called["note"] = f"[^{number}x{call['text']}]"
+                    called["text"] += f"[^{number}x{call['text']}]"
                     words.remove(call)
             lines: list[list[Any]] = []
             for word in words:
@@ -50,15 +50,13 @@ def read_pdf(path: Path) -> list[Block]:
                     lines.append([])
                 lines[-1].append(word)
             small = [line for line in lines if all(word["size"] < 0.85 * usual for word in line)]
-            notes += [(number, line) for line in small]
+            notes += [(number, _line(line)) for line in small]
             pages.append((number, page.width, [line for line in lines if line not in small]))
     if not tables and not any(lines for *_, lines in pages):
         raise ValueError("its pages hold no text; if they are pictures of text, run an OCR first")
-    once = Counter(re.sub(r"\d+", "#", _line(line)) for _, line in notes)
-    ends = _footnotes([(n, line) for n, line in notes if once[re.sub(r"\d+", "#", _line(line))] == 1])
-    known = {note.partition(":")[0] for _, note in ends}
-    for word in (word for *_, lines in pages for line in lines for word in line):
-        word["text"] += word["note"] if word.get("note") in known else ""
+    forms = Counter(re.sub(r"\d+", "#", line) for _, line in notes)
+    once = [(number, line) for number, line in notes if forms[re.sub(r"\d+", "#", line)] == 1]
+    ends = [(number, re.sub(r"^(\d+) (?=\S)", rf"[^{number}x\1]: ", line)) for number, line in once]
     gap = _gutter([(width, line) for _, width, lines in pages for line in lines])
     texts = [(number, list(_in_columns(lines, usual, gap))) for number, _, lines in pages]
     for edge in (0, -1, 0, -1):  # up to two lines above and below
@@ -77,22 +75,6 @@ def _line(words: Sequence[Any]) -> str:
     """Return the words of a line, with three blanks where there is a wide gap."""
     wide = [False, *(b["x0"] - a["x1"] > 1.1 * a["size"] for a, b in pairwise(words))]
     return "".join(" " * (1 + 2 * gap) + word["text"] for gap, word in zip(wide, words, strict=True)).strip()
-
-
-def _footnotes(lines: Sequence[tuple[int, list[Any]]]) -> list[tuple[int, str]]:
-    """Return lines in small print, those that begin with a number as footnotes of their page."""
-    notes: list[tuple[int, str]] = []
-    last: Any = None
-    for page, words in lines:
-        number, _, rest = _line(words).partition(" ")
-        if number.isdigit() and rest:
-            notes.append((page, f"[^{page}x{number}]: {rest.strip()}"))
-        elif last and notes[-1][0] == page and 0 < words[0]["top"] - last["bottom"] < last["size"]:
-            notes[-1] = (page, f"{notes[-1][1]} {_line(words)}")
-        else:
-            notes.append((page, _line(words)))
-        last = words[0]
-    return notes
 
 
 def _gutter(lines: Sequence[tuple[float, list[Any]]]) -> float:

@@ -13,7 +13,8 @@ from ..bank.lexicon import DIALECTS
 from ..bank.sources import read_parquet
 from .blocks import Block, decoded
 from .document import Document
-from .markdown import DEFINED, blocks_of
+from .markdown import DEFINED, UNBARRED, blocks_of
+from .notes import with_notes
 from .pages import read_docx, read_html, read_mail
 from .pdf import read_pdf
 from .records import read_json, records
@@ -109,7 +110,7 @@ def read_blocks(path: Path) -> list[Block]:
     try:
         if suffix in (".docx", ".xlsx"):
             _check_archive(path)
-        return _READERS[suffix](path)
+        return with_notes(_READERS[suffix](path))
     except (ImportError, MemoryError):
         raise
     except Exception as error:  # whatever a damaged file makes of a library
@@ -126,6 +127,7 @@ def read_text(path: Path) -> list[Block]:
     marks = next((m for m in told if re.search(m["mark"], text, re.MULTILINE)), None)
     if marks is None:
         text = DEFINED.sub(r"\1\n: ", text)  # as Markdown writes what a term means
+        text = UNBARRED.sub(lambda table: re.sub(r"(?m)^(?=.)|(?<=.)$", "|", table[0]), text)
         return blocks_of(list(enumerate(text.splitlines(), 1)))
     if "refs" in marks:  # a reference is said by its own words, the title that it leads to, or its label
         titles = {m["label"]: m["title"] for m in re.finditer(marks["labels"], text, re.MULTILINE)}

@@ -60,7 +60,11 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
                 if kind == "off":
                     yield Block("lost", _flat(row), [(0, line_of(str(next(iter(row)))))], mark="switched off")
                 elif kind == "text":
-                    yield Block("item", plain(row), [(0, line_of(row.strip()[:30].partition("\n")[0], ""))])
+                    at, text = [(0, line_of(row.strip()[:30].partition("\n")[0], ""))], plain(row)
+                    named = path and not is_whole(text)  # "pets, allowed: cats"
+                    yield (
+                        Block("rule", f"{', '.join(path)}: {text}", at) if named else Block("item", text, at)
+                    )
                 else:
                     yield from _parts(row, line_of, path)
     elif _kind_of(value)[:4] == "rule":

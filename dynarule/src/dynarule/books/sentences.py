@@ -14,6 +14,8 @@ from .blocks import Block, is_whole, unnumbered
 _RE = patterns("sentences")
 REFERS_BACK, IMPRINT, ASKED = _RE.refers_back, _RE.imprint, _RE.asked
 TITLE = "a title of its paragraph"
+_NO_RULE = vars(patterns("no_rule"))
+"""Patterns by the reasons why what they match is no rule."""
 
 
 def sentences(text: str) -> list[tuple[int, str]]:
@@ -56,15 +58,11 @@ def no_rule(sentence: str, first: bool, alone: bool) -> str:
         return TITLE
     if len(sentence.encode()) > LONGEST:
         return f"longer than {LONGEST:,} bytes"
-    if not re.search(r"[^\W\d_]{2}", sentence):
-        return "no words"
     party = _RE.party.search(sentence) and not has_verb(_RE.relative.split(sentence)[0])
-    if party or IMPRINT.match(sentence) or re.fullmatch(r"[^.]* wrote:", sentence):
+    if party or IMPRINT.match(sentence):
         return "about the document, or where else to look"
-    if sentence.endswith("?"):
-        return "a question without an answer"
-    if sentence.endswith(":"):
-        return "leads in to nothing"
+    if reason := next((reason for reason, pattern in _NO_RULE.items() if pattern.search(sentence)), ""):
+        return reason
     if "__" in sentence and (re.search(r":\s*__", sentence) or not has_verb(sentence)):
         return "a blank to fill in"
     spaced = re.search("[A-Za-z]{2}", sentence)  # Chinese and Thai have no blanks between words
@@ -88,15 +86,17 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         yield " ".join(before), line
     ends_of = [_RE.joins.search(item.text) for item, below in groups if not below]
     words = {match[0].strip(" ;,") for match in ends_of if match}
+    chosen = _RE.any.search(stem)
+    some = chosen or words in ({"or"}, {"oder"})
     every = _RE.all.search(stem) or (words <= {"and", "und"} and words and not _RE.following.search(stem))
-    some = _RE.any.search(stem) or words in ({"or"}, {"oder"})
+    every = every and not chosen
     openers = [*_RE.in_condition.finditer(stem)]  # "... if the guest": no verb since, but for the last word
     condition = openers and not has_verb(stem[openers[-1].end() :].strip().rpartition(" ")[0])
     runs = (condition or not has_verb(stem)) and any(
         _RE.finite.match(i.text) or goes_on(i.text) for i, _ in groups
     )
     noted = [(item, below) for item, below in groups if any(_is_sentence(each.text) for each in below)]
-    one = condition or _RE.all.search(stem) or _RE.any.search(stem)  # several duties are rules of their own
+    one = condition or chosen or _RE.all.search(stem)  # several duties are rules of their own
     choice = some and (RUNS_ON.search(stem) or _RE.condition.match(stem)) and not _RE.negative.search(stem)
     if stem and (every or some) and (one or choice):
         parts = []  # each item with those below it
@@ -104,12 +104,12 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
             below = [] if (item, below) in noted else below
             texts = [text for text, _ in joined(item.text, 0, below)] if below else [item.text]
             ors = any(re.search(r"\bor\W*$|^or\b", each.text) for each in below)
-            held = _series([_bare(each.text) for each in below], "or" if ors else "and") if below else ""
+            held = _series([bare(each.text) for each in below], "or" if ors else "and") if below else ""
             parts.append(texts[0] if len(texts) == 1 else f"{item.text.rstrip(' :–—-')} {held}")
         word = next(iter(words & {"und", "oder"}), "and" if every else "or")
         # A second sentence of an item stands behind the series.
         ends = [_RE.next.split(part, 1) for part in parts]
-        series = _prefixed(lead, stem, _series([_bare(part) for part, *_ in ends], word), runs)
+        series = _prefixed(lead, stem, _series([bare(part) for part, *_ in ends], word), runs)
         yield " ".join([series, *(more for _, *rest in ends for more in rest)]), line
         for item, below in noted:  # whole sentences about a part of it
             label = item.text.partition(":")[0].rstrip(" .")
@@ -121,20 +121,18 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     )  # the last of all has one, too
     unused = bool(stem)
     for item, nested in groups:
-        bare, whole = _bare(item.text), stopped and is_whole(item.text)
-        says = has_verb(bare) or (
-            ": " in bare and has_verb(stem)
-        )  # "... changes in May:", "Hotels: 140 EUR."
+        own, whole = bare(item.text), stopped and is_whole(item.text)
+        says = has_verb(own) or (": " in own and has_verb(stem))  # "... changes in May:", "Hotels: 140 EUR."
         alone = not (RUNS_ON.search(stem) or _RE.condition.match(stem)) and (
             not stem
-            or (_RE.announces.match(stem) and (has_verb(bare) or _RE.says.search(bare)))
-            or (says and bare[:1].isupper() and (whole or _RE.following.search(stem)))
+            or (_RE.announces.match(stem) and (has_verb(own) or _RE.says.search(own)))
+            or (says and own[:1].isupper() and (whole or _RE.following.search(stem)))
         )
         unused = unused and alone
         if alone:
-            text = item.text if nested or is_whole(item.text) or not stem else f"{bare}."
+            text = item.text if nested or is_whole(item.text) or not stem else f"{own}."
         else:
-            text = _prefixed(lead, stem, item.text.strip() if nested else bare, runs)
+            text = _prefixed(lead, stem, item.text.strip() if nested else own, runs)
         if nested:
             text = text if is_whole(item.text) else text.removesuffix(".")
             yield from joined(text, item.line_at(0), nested)
@@ -172,20 +170,21 @@ def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:
     ):
         mark = ""
     end = "" if text.endswith((":", "!", "?", ".")) else "."
-    return f"{stem}{mark} {text if mark == ':' else _lower(text)}{end}"
+    return f"{stem}{mark} {text if mark == ':' else lowered(text)}{end}"
 
 
-def _bare(text: str) -> str:
+def bare(text: str) -> str:
+    """Return a text without its last stop, comma, "and" or "or"."""
     text = _RE.joins.sub("", text.strip()).rstrip(" ;,")
     return text if ABBREVIATED.search(text) else text.rstrip(" ;,.")
 
 
 def _series(texts: Sequence[str], word: str) -> str:
-    texts = [_lower(text) for text in texts]
+    texts = [lowered(text) for text in texts]
     return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} {word} {texts[-1]}"
 
 
-def _lower(text: str) -> str:
+def lowered(text: str) -> str:
     """Begin a text in lower case, where its first word is a usual one."""
     first = text.split(" ")[0]
     return text[:1].lower() + text[1:] if first.lower() in LISTS["lower"] or has_verb(first) else text

@@ -101,15 +101,7 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
         cells = [*cells, *[""] * (width - len(cells))]
         filled = [cell for cell in cells if cell]
         if len({*filled}) == 1 < width and (cells[0] or len(filled) == 1):
-            note = filled[0].lstrip("*† ")
-            sign = filled[0].removesuffix(note).strip()
-            below: list[Row] = table.rows if table and sign else []
-            called = [row for _, row in below for cell in row if cell.endswith(sign)]
-            for row in called:
-                row[:] = [
-                    re.sub(rf"(?<=[^*†]){re.escape(sign)}$", f" ({note.rstrip('.')})", cell) for cell in row
-                ]
-            alone += [] if called else [(line, re.sub(r"^\(?\d{1,2}[.)] +", "", note))]
+            alone += [(line, re.sub(r"^\d{1,2}[.)] +", "", filled[0]))]
         elif filled:
             *texts, (_, named) = alone or [(line, "" if table else title)]
             blocks += [Block("text", text, [(0, at)]) for at, text in texts]

@@ -1,20 +1,20 @@
 """Rules of tables: a row each of a decision table, a cell each of a matrix, or the texts of one column."""
 
-import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..bank.lexicon import LISTS, VERBS, WORDS, english, patterns
+from ..bank.lexicon import LISTS, VERBS, WORDS, goes_on, has_verb, patterns
 from .blocks import Row, is_whole
+from .sentences import lowered
 
 TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLANK = (
     LISTS[name]
     for name in "rule_columns if_columns case_columns then_columns outcome_columns any else blank".split()
 )
-_SAYS = {"else_columns": "Otherwise,", "unless_columns": "Exception:", "note_columns": "Note:"}
-_DIFFERS = {column: word for columns, word in _SAYS.items() for column in LISTS[columns]}
-"""Columns of what holds instead, and how a rule says it."""
+_DIFFERS = LISTS["else_columns"] | LISTS["unless_columns"] | LISTS["note_columns"]
+"""Columns of what holds instead, and of notes."""
+_UNSAID = LISTS["about"] | LISTS["titles"] | LISTS["history_columns"] | LISTS["unsaid_columns"]
 OUTCOME_NAMES = THEN_NAMES | _OUTCOMES
 _RE = patterns("tables")
 
@@ -50,7 +50,7 @@ def table_rules(
     rows = _one_header([(line, cells) for line, cells in rows if any(cells)])
     if not rows:
         return [], ""
-    if not (text or outcomes) and (foreign := _foreign([cells for _, cells in rows])):
+    if not (text or outcomes) and (foreign := _foreign(rows[0][1])):
         others = ", ".join(repr(rows[0][1][i]) for i in sorted(foreign))
         own = [(line, [cell for i, cell in enumerate(cells) if i not in foreign]) for line, cells in rows]
         own[0][1][:] = [re.sub(r"(?i)(?<=\w)[ _-]+\(?en\)?$", "", name) for name in own[0][1]]
@@ -73,62 +73,50 @@ def table_rules(
             raise ValueError(f"no column {name!r}; the columns are {header}")
     lengths = [sum(map(len, column)) / len(body) for column in zip(*cells_of, strict=True)]
     longest = max(((length, i) for i, length in enumerate(lengths)), default=(0, 0))
-    asked, said = (next((i for i, n in enumerate(names) if n in LISTS[use]), 0) for use in ("asked", "said"))
-    if asked != said and not (text or outcomes) and all(is_whole(cells[asked]) for cells in cells_of):
-        filled = [(line, cells) for line, cells in body if cells[said]]
-        made = [TableRule(line, f"{cells[asked]} {cells[said]}") for line, cells in filled]
-        return made, f"{header[asked]!r}, and {header[said]!r} to it"
     texts = [i for i, name in enumerate(names) if name and TEXT_NAMES.issuperset(name.split())]
     counts = {i for i in texts if all(_RE.code.fullmatch(cells[i]) for cells in cells_of)}  # "R1"
     texts = [i for i in texts if i not in counts]
     texts = [given[text.lower()]] if text else texts
     split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
-    if not (texts or outcomes or split or {*names} & ALONE_NAMES) and (longest[0] > 40 or len(header) == 1):
-        texts = [longest[1]]
+    counts |= {i for i, name in enumerate(names) if _RE.counter.fullmatch(name.strip(" .#"))}
+    kept = [i for i in range(len(names)) if i not in counts]
+    if not (texts or outcomes or {*names} & {*PREMISE_NAMES, *ALONE_NAMES}):
+        if body and kept and all(is_whole(cells[kept[0]]) for cells in cells_of):
+            texts = kept[:1]
+        elif not split and (longest[0] > 40 or len(header) == 1):
+            texts = [longest[1]]
     if texts and not (text or split) and {*re.findall(r"\w+", " ".join(names))} & OUTCOME_NAMES:
-        stated = [cells[texts[0]] for cells in cells_of]
-        texts = texts if sum(map(is_whole, stated)) > len(stated) / 2 else []  # else an offence, and its fine
+        stated = [is_whole(cells[texts[0]]) or has_verb(cells[texts[0]]) for cells in cells_of]
+        texts = texts if sum(stated) > len(stated) / 2 else []  # else an offence, and its fine
+    differ, usual = ([i for i in kept if (names[i] in _DIFFERS) is aside] for aside in (True, False))
+    texts = usual if len(usual) == 1 else texts  # "Not covered", "Unless"
     if texts and not outcomes:
-        return list(_texts(names, body, texts[0])), f"rules in column {header[texts[0]]!r}"
+        return list(_texts(names, body, texts[0], kept)), f"rules in column {header[texts[0]]!r}"
     corner = header[0]
     if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
         return list(_matrix(header, body, title)), "a matrix, a rule a cell"
-    kept = [i for i, name in enumerate(names) if not _RE.counter.fullmatch(name.strip(" .#"))]
-    kept = [i for i in kept if names[i] not in _DIFFERS and i not in counts]
-    if len(kept) == 1 < len(header) and not outcomes:  # "Not covered", "Unless"
-        of = kept[0]
-        told = [(line, f"{cells[of]}{_others(header, cells)}.") for line, cells in body if cells[of]]
-        return [TableRule(line, f"{header[of]}: {text}") for line, text in told], f"{header[of]!r} alone"
-    last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, kept)
-    first = [i for i in kept if i not in last]
+    last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, usual)
+    first = [i for i in usual if i not in last]
     first = [i for i in first if names[i] in PREMISE_NAMES] or first
     if len(first) == 1 and names[first[0]] in ALONE_NAMES:
         header = ["if" if i == first[0] else name for i, name in enumerate(header)]
     if_, then = (", ".join(header[i] for i in columns) for columns in (first, last))
-    return list(_decisions(header, body, first, last)), f"if {if_}, then {then}"
+    made = list(_decisions(header, body, first, last, [_others(names, cells, differ) for cells in cells_of]))
+    return made, f"if {if_}, then {then}"
 
 
-def _foreign(rows: Sequence[Sequence[str]]) -> set[int]:
-    """Return the columns that say what an English one says: by names such as "fee_de", or by words and numbers."""
-    columns = list(zip(*rows, strict=False))
-    ends = [re.fullmatch(r"(.*[^\W_])[ _-]+\(?([a-z]{2})\)?", column[0].lower()) for column in columns]
+def _foreign(names: Sequence[str]) -> set[int]:
+    """Return the columns that say what an English one says: "fee_de" beside "fee_en"."""
+    ends = [re.fullmatch(r"(.*[^\W_])[ _-]+\(?([a-z]{2})\)?", name.lower()) for name in names]
     named = {i: end.groups() for i, end in enumerate(ends) if end and end[2] in LISTS["languages"]}
-    found = {i for i, (name, code) in named.items() if code != "en" and (name, "en") in named.values()}
-    numbers = [[re.findall(r"\d+", cell) for cell in column] for column in columns]
-    words = [[english(cell) for cell in column] for column in columns]
-    lengths = [sum(map(len, column)) or 1 for column in columns]
-    for i, j in itertools.permutations(range(min(len(columns), 9)), 2):
-        same = sum(a == b for a, b in zip(numbers[i], numbers[j], strict=True)) > 0.6 * len(rows)
-        if same and 0.4 < lengths[j] / lengths[i] < 2.5 and sum(words[i]) > 0:
-            found |= {j} if sum(count < 0 for count in words[j]) > 0.5 * len(rows) else set()
-    return found
+    return {i for i, (name, code) in named.items() if code != "en" and (name, "en") in named.values()}
 
 
 def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> Sequence[int]:
     """Guess the columns of outcomes: those called "then", else those behind what tells the rows apart, or named so."""
     if then := [i for i in kept if names[i] in THEN_NAMES]:
         return then
-    words = {i: {*re.findall(r"\w+", names[i])} for i in kept}
+    words = {i: {*re.findall(r"\w+", re.sub(r"\([^()]*\)", "", names[i]))} for i in kept}  # no units
     said = set().union(*words.values())
     ends = {end for pair in WORDS["ends"].items() if said.issuperset(pair) for end in pair}
     bounded = {
@@ -171,19 +159,30 @@ def _is_header(header: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     return all(len(cell) < 50 for cell in header)
 
 
-def _texts(names: Sequence[str], body: Sequence[Row], column: int) -> Iterator[TableRule]:
-    whole = [
+def _texts(
+    names: Sequence[str], body: Sequence[Row], column: int, kept: Sequence[int]
+) -> Iterator[TableRule]:
+    premise, conclusion = (
         next((i for i, n in enumerate(names) if n in known and i != column), None)
         for known in (PREMISE_NAMES, THEN_NAMES)
-    ]
+    )
+    parts = (column, premise, None if premise is None else conclusion)
+    beside = [i for i in kept if i not in parts and names[i] not in _UNSAID]
+    ruled = TEXT_NAMES.issuperset(names[column].split())
     for line, cells in body:
-        if not cells[column]:
+        text = cells[column]
+        if not text:
             yield TableRule(line, "", " | ".join(filter(None, cells)))
-        else:
-            premise, conclusion = (None if i is None else cells[i] or None for i in whole)
-            others = _others(names, [*cells[:column], "", *cells[column + 1 :]])
-            text = f"{cells[column].removesuffix('.')}{others}." if others else cells[column]
-            yield TableRule(line, text, premise, conclusion and conclusion.removesuffix(".") + others)
+            continue
+        label = "" if ruled or is_whole(text) else names[column].capitalize()
+        if beside and beside[0] < column and (goes_on(text) or not has_verb(text)):
+            label = cells[beside[0]]  # a term, and what it means
+        text = f"{label}: {text}" if label else text
+        others = _others(names, cells, [i for i in beside if cells[i].lower() not in text.lower()])
+        others = others[1:] if text.endswith("?") else others
+        said = f"{text.removesuffix('.')}{others}." if others else text
+        before, after = (None if i is None else cells[i] or None for i in (premise, conclusion))
+        yield TableRule(line, said, before, after and after.removesuffix(".") + others)
 
 
 def _one_header(rows: list[Row]) -> list[Row]:
@@ -218,40 +217,44 @@ def _matrix(header: Sequence[str], body: Sequence[Row], title: str) -> Iterator[
 
 
 def _decisions(
-    header: Sequence[str], body: Sequence[Row], first: Sequence[int], last: Sequence[int]
+    header: Sequence[str],
+    body: Sequence[Row],
+    first: Sequence[int],
+    last: Sequence[int],
+    others: Sequence[str],
 ) -> Iterator[TableRule]:
-    for line, cells in body:
+    for (line, cells), more in zip(body, others, strict=True):
         conditions = [
-            cells[i]
+            lowered(cells[i].removesuffix("."))
             if header[i].lower() in PREMISE_NAMES
             else f"{phrase(header[i])} is {bound(cells[i]) or cells[i]}"
             for i in first
             if cells[i] and cells[i].lower() not in _ANY
         ]
-        effects = [_effect(header[i], cells[i], last) for i in last if cells[i] and cells[i] not in _BLANK]
+        effects = [_effect(header[i], cells[i]) for i in last if cells[i] and cells[i] not in _BLANK]
         if not effects:  # a row of dashes says that there is none
-            effects = [_effect(header[i], cells[i].strip("-–—*") or "none", last) for i in last if cells[i]]
+            effects = [_effect(header[i], cells[i].strip("-–—*") or "none") for i in last if cells[i]]
         other = "In all other cases" if line == body[-1][0] and len(body) > 1 else "In any case"
         premise = f"If {' and '.join(conditions)}" if conditions else other
-        conclusion = " and ".join(effects) + _others(header, cells)
+        conclusion = " and ".join(effects) + more
         yield TableRule(line, f"{premise}, {conclusion}." if effects else "", premise, conclusion)
 
 
-def _others(header: Sequence[str], cells: Sequence[str]) -> str:
-    """Return what a row says of other cases, in columns such as "else" and "exception", and its notes of some words."""
-    said = [
-        (_DIFFERS.get(name.lower()), cell.removesuffix(".")) for name, cell in zip(header, cells, strict=True)
-    ]
-    said = [(how, cell) for how, cell in said if how and cell and cell not in _BLANK]
-    return "".join(f". {how} {cell}" for how, cell in said if how != "Note:" or cell.count(" ") > 1)
+def _others(names: Sequence[str], cells: Sequence[str], columns: Iterable[int]) -> str:
+    """Return what a row says in other columns, such as "Else", "Exception" and "Penalty"; of notes, some words."""
+    said = [(names[i], cells[i].removesuffix(".")) for i in columns if cells[i] and cells[i] not in _BLANK]
+    said = [(name, cell) for name, cell in said if name not in LISTS["note_columns"] or " " in cell]
+    labels = ["" if name in LISTS["said"] else f"{name.capitalize()}: " for name, _ in said]
+    return "".join(f". {label}{cell}" for label, (_, cell) in zip(labels, said, strict=True))
 
 
-def _effect(name: str, cell: str, last: Sequence[int]) -> str:
-    said, cell = phrase(name), cell.removesuffix(".")
+def _effect(name: str, cell: str) -> str:
+    said, whole, cell = phrase(name), is_whole(cell), cell.removesuffix(".")
     if name.lower() in (*THEN_NAMES, "rule"):
         return cell
-    if said in LISTS["orders"] and len(last) == 1 and " " in cell and VERBS.get(cell.split()[0]):
-        return cell  # "action": "call Ann"
+    order = " " in cell and VERBS.get(cell.split()[0].lower())
+    if (whole and has_verb(cell)) or (order and (whole or said in LISTS["orders"])):
+        return lowered(cell)  # "action": "call Ann"
     return f"{said} {cell}" if re.search(r"\b(?:if|when|by|to|in|for)$", said) else f"{said} is {cell}"
 
 
