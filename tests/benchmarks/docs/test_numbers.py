@@ -235,6 +235,16 @@ def models_page():
     premise, header = (max(entry["recall"] for entry in log["log"]) for log in logs)
     yield f"first among 10,000 in {100 * premise:.0f} % of validation searches behind premises"
     yield f"in {100 * header:.0f} % behind headers"
+    deep = json.loads((BENCHMARKS / "results/seeds/dynarule-premise-smollm2-nl/retrieval.json").read_text())
+    yield f"On SmolLM2 it is {100 * max(entry['recall'] for entry in deep['log']):.0f} %"
+    many, few = (run_of("premise", "dynarule", "nl", size) for size in (10_000, 100))
+    at, tens, easy = (
+        100 * run["metrics"][f"step_recall@{k}"]["macro"]["value"]
+        for run, k in ((many, 1), (many, 10), (few, 1))
+    )
+    yield f"the first of its step's search in {at:.0f} % of the steps, one of the first ten in {tens:.0f} %"
+    yield f"Among a hundred it is the first in {easy:.0f} %"
+    yield f"chains of three fail most ({exact(few, 'by_subtask', 'multi_hop_3'):.0f} %)"
     first, second = (
         json.loads((BENCHMARKS / f"base/smollm2/{name}.jsonl").read_text(encoding="utf-8").splitlines()[-1])
         for name in ("first", "log")

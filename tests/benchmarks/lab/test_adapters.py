@@ -139,7 +139,7 @@ def test_recipes_can_be_trained(path):
 SHIPPED = [(method, form) for method in (*CONFIGS, VECTORS) for form in ("fol", "nl")]
 FOLDERS = {f"{method}-{form}": adapter_folder("tiny", method, form) for method, form in SHIPPED}
 FOLDERS |= {folder.name: folder for folder in (LAB.parent / "results/seeds").glob("*-seed-*")}
-for others in ("*-minilm-*", "*-smollm2-*"):
+for others in ("*-minilm-*", "*-smollm2-*", "*-premise-*"):
     FOLDERS |= {folder.name: folder for folder in (LAB.parent / "results/seeds").glob(others)}
 FOLDERS |= {f"{PLUS}-smollm2-{form}": LAB.parent / f"base/smollm2/{PLUS}-{form}" for form in ("fol", "nl")}
 CHOSEN_LATER = {"score_weight", "score_limit", "word_weight", "word_stemmer"}
@@ -150,7 +150,8 @@ CHOSEN_LATER = {"score_weight", "score_limit", "word_weight", "word_stemmer"}
 def test_adapters_are_of_the_recipes_in_the_repository(name):
     """What each folder says it was trained by, but for its name and the seed."""
     method, form = re.sub("-minilm|-seed-[0-9]+|-smollm2", "", name).rsplit("-", 1)
-    stem = method.removeprefix("dynarule-") + ("-smollm2" if "smollm2" in name else "")
+    stem = method if "premise" in name else method.removeprefix("dynarule-")
+    stem, method = stem + ("-smollm2" if "smollm2" in name else ""), method.removesuffix("-premise")
     recipe = read_recipe(LAB.parent / f"adapters/{stem}.toml", form)
     assert plans_of(recipe, PLUS if method == VECTORS else method)
     if "minilm" in name:

@@ -15,7 +15,7 @@ from . import MAIN_SIZES, Cell, recipe
 from .arena import IN_TURN, SEARCHES, from_both_ends, retrievers, reworded, rule_memory, searching
 
 Changes = list[dict[str, Any]]
-VARIANTS = ("", "seed-1", "seed-2", "minilm", "every-third")
+VARIANTS = ("", "seed-1", "seed-2", "minilm", "every-third", "premise")
 """Adapters of one method that were trained in different ways; see `Memory.variant`."""
 
 
@@ -76,4 +76,5 @@ def variants(cell: Cell) -> list[Method]:
     """Each method of rule memory by the adapters that the model's folder has: other seeds, encoders, layers."""
     kinds = (DynaRulePlus, DynaRule, SRKI, KBLaM)
     rows = [row for variant in VARIANTS for row in cell.memory(*kinds, variant=variant)]
+    rows += cell.memory(DynaRule, variant="premise", score_weight=0)
     return [row for row in rows if row.missing() is None]

@@ -47,8 +47,8 @@ def read_html(body: bytes | str) -> list[Block]:
             note.decompose()
     for tag in soup(["br", "sup"]):
         words = tag.get_text(strip=True)
-        if number := re.fullmatch(r"\[?(\d+)\]?", words):
-            words = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in number[1])
+        if digits := re.fullmatch(r"\[?(\d+)\]?", words):
+            words = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in digits[1])
         tag.replace_with("\n\n" if tag.name == "br" else words)
     for tag in soup(["li", "p", "div"]):
         within = True if re.search("[|·•›»]", tag.get_text()) else _WITHIN  # "Main page | Edit | History"
