@@ -23,7 +23,7 @@ def read_json(path: Path) -> list[Block]:
     """Return the texts, records and values of a JSON or YAML file, or of JSON lines."""
     text, lines = decoded(path), path.suffix.lower() == ".jsonl"
     if path.suffix.lower() in (".yaml", ".yml"):
-        parts = [*need("yaml", "documents").safe_load_all(text)]
+        parts = _yaml(text)
     else:
         texts = [line for line in text.splitlines() if line.strip()] if lines else [text]
         values = [json.loads(each, object_pairs_hook=_gathered) for each in texts]
@@ -45,6 +45,20 @@ def _gathered(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     count = Counter(name for name, _ in pairs)
     several = {name for name in count if count[name] > 1}
     return dict(pairs) | {name: [held for key, held in pairs if key == name] for name in several}
+
+
+def _yaml(text: str) -> list[Any]:
+    """Return the parts of a YAML file; a key that comes twice has a list of its values, as in JSON."""
+    yaml = need("yaml", "documents")
+
+    def gathered(loader: Any, node: Any, deep: bool = False) -> dict[str, Any]:
+        own = node.value
+        loader.flatten_mapping(node)  # puts what is merged before them
+        names = {key.value for key, _ in own}
+        node.value = [pair for pair in node.value if pair in own or pair[0].value not in names]
+        return _gathered(loader.construct_pairs(node, deep=True))
+
+    return [*yaml.load_all(text, type("Loader", (yaml.SafeLoader,), {"construct_mapping": gathered}))]
 
 
 def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) -> Iterator[Block]:
