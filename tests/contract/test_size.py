@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_390,
-    "dynarule": 13_380,
-    "benchmarks": 10_810,
-    "tests": 20_100,
+    "dynarule": 13_420,
+    "benchmarks": 10_780,
+    "tests": 20_180,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 35_580

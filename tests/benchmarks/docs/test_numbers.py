@@ -67,6 +67,12 @@ def exact(run, part="macro", key=None):
     return round(100 * (estimate if key is None else estimate[key])["value"], 1)
 
 
+def measured(run, metric, part="macro", key=None):
+    """A metric in whole %."""
+    estimate = run["metrics"][metric][part]
+    return round(100 * (estimate if key is None else estimate[key])["value"])
+
+
 def best_of(folder, form, size):
     """The best run of RAG, Stepwise RAG and IRCoT from both ends, by any share of their scores."""
     rivals = product(("rag", *NEAREST), (0.3, 0.5, 0.7, 0.9))
@@ -237,14 +243,19 @@ def models_page():
     yield f"in {100 * header:.0f} % behind headers"
     deep = json.loads((BENCHMARKS / "results/seeds/dynarule-premise-smollm2-nl/retrieval.json").read_text())
     yield f"On SmolLM2 it is {100 * max(entry['recall'] for entry in deep['log']):.0f} %"
-    many, few = (run_of("premise", "dynarule", "nl", size) for size in (10_000, 100))
-    at, tens, easy = (
-        100 * run["metrics"][f"step_recall@{k}"]["macro"]["value"]
-        for run, k in ((many, 1), (many, 10), (few, 1))
+    first, tens, easy, chains = (
+        [measured(run_of("premise", "dynarule", form, size, variant="premise"), *what) for form in FORMS]
+        for size, *what in (
+            (10_000, "step_recall@1"),
+            (10_000, "step_recall@10"),
+            (100, "step_recall@1"),
+            (100, "exact_match", "by_subtask", "multi_hop_3"),
+        )
     )
-    yield f"the first of its step's search in {at:.0f} % of the steps, one of the first ten in {tens:.0f} %"
-    yield f"Among a hundred it is the first in {easy:.0f} %"
-    yield f"chains of three fail most ({exact(few, 'by_subtask', 'multi_hop_3'):.0f} %)"
+    yield f"step's search in {first[0]} % (FOL) and {first[1]} % (NL) of the steps"
+    yield f"one of the first ten in {tens[0]} % and {tens[1]} %"
+    yield f"the first in {easy[0]} % and {easy[1]} %"
+    yield f"chains of three fail most ({chains[0]} % and {chains[1]} %)"
     first, second = (
         json.loads((BENCHMARKS / f"base/smollm2/{name}.jsonl").read_text(encoding="utf-8").splitlines()[-1])
         for name in ("first", "log")

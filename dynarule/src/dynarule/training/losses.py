@@ -45,12 +45,11 @@ def lm_loss(logits_NV: Tensor, labels_BT: Tensor, per_instance: bool = False) ->
     # gradients no nearer to the exact ones (0.002 of their norm in bf16).
     with torch.autocast(logits_NV.device.type, enabled=False):
         loss_N = nn.functional.cross_entropy(logits_NV, targets_BT[wanted_BT], reduction="none")
-    dtype = torch.promote_types(loss_N.dtype, torch.float32)
-    loss_N = loss_N.to(dtype)
+    loss_N = loss_N.to(torch.promote_types(loss_N.dtype, torch.float32))
     if not per_instance:
         return loss_N.sum() / max(1, len(loss_N))
     row_N = wanted_BT.nonzero()[:, 0]
-    count_B = wanted_BT.sum(-1).to(dtype)
+    count_B = wanted_BT.sum(-1).to(loss_N)
     loss_B = loss_N.new_zeros(len(labels_BT)).index_add(0, row_N, loss_N / count_B[row_N])
     return loss_B.sum() / (count_B > 0).sum().clamp_min(1)
 
