@@ -233,8 +233,7 @@ def test_weights_of_another_setting_are_not_loaded(name, two, tiny_model, tmp_pa
 def test_a_fresh_adapter_takes_what_a_stage_before_it_filled_in(tiny_model, tmp_path):
     """As where a training goes on in another process: what follows ``<search>`` is known from texts alone."""
     settings = {"confidence_layer": 2, "search_place": "premise"}
-    theirs = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH, **settings, search_cues=[3, 5]))
-    theirs.save(tmp_path)
+    RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH, **settings, search_cues=[3, 5])).save(tmp_path)
     ours = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH, **settings))
     ours.load(tmp_path)
     assert ours.config.search_cues == [3, 5]

@@ -117,10 +117,8 @@ def test_steps_may_have_their_searches_in_their_own_texts(tokenizer):
     config = dynarule_config(1)
     encoder = encoder_for(config, tokenizer, list(RULE_ROWS), [row, row], None)
     text = "[Step 1] A fox<search> sings\n[Step 2] It<search> has 5\n[Answer] \\boxed{5}"
-    assert encoder.text(row) == text and (config.search_place, encoder(row).gold) == (
-        "premise",
-        [[1, 2], [1], [2]],
-    )
+    assert encoder.text(row) == text and config.search_place == "premise"
+    assert encoder(row).gold == [[1, 2], [1], [2]]
     assert sorted(tokenizer.convert_ids_to_tokens(config.search_cues)) == ["has", "sings"]
     reading = encoder_for(dynarule_config(1), tokenizer, list(RULE_ROWS), [row], None, search=False)
     assert reading.text(row) == text.replace("<search>", "") and not reading(row).search
