@@ -13,11 +13,11 @@ from ..leaderboard.cli import app as leaderboard
 from .models import book, models
 from .report import compare, report
 from .run import run
-from .shared import Commands, JsonFlag, disk_error
+from .shared import BenchCommands, JsonFlag, disk_error
 from .trace import trace
 
 app = typer.Typer(
-    cls=Commands,
+    cls=BenchCommands,
     help="Every RuleWorld method side by side. Start with: rwbench run smoke",
     no_args_is_help=True,
     add_completion=False,

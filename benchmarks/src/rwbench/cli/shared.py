@@ -14,7 +14,7 @@ JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON object on stdou
 RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of run folders, or one run.")]
 
 
-class Commands(TyperGroup):
+class BenchCommands(TyperGroup):
     """Ends with one line on stderr and exit code 2 at a mistake that the user can correct."""
 
     def invoke(self, ctx: Any) -> Any:
