@@ -1,5 +1,6 @@
 """Generation with rules: batches, padding, <search>, its cap, the trace and the refused options."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -299,10 +300,18 @@ def test_what_is_no_single_question_of_a_user_is_refused(tiny_tokenizer):
             encode_prompt(tokenizer, [turn | {"content": content}])
 
 
-def test_a_text_has_its_control_tokens_and_what_a_user_types_has_none(tiny_tokenizer):
+def test_an_answered_turn_is_refused_in_a_text_that_the_template_wrote_too(tiny_tokenizer):
     tokenizer = tiny_tokenizer(search=True)
-    assert encode_prompt(tokenizer, "w5 <search>").count(SEARCH) == 1
-    assert encode_prompt(tokenizer, PlainText("w5 <search>")).count(SEARCH) == 0
+    tokenizer.chat_template = (
+        "{% for m in messages %}{{ m['role'] }} {{ m['content'] }} <search> {% endfor %}"
+        "{% if add_generation_prompt %}assistant {% endif %}"
+    )
+    dialogue = [{"role": role, "content": "w5"} for role in ("user", "assistant", "user")]
+    for turns, fine in ((dialogue[:1], True), (dialogue[:2], True), (dialogue, False)):
+        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        with nullcontext() if fine else pytest.raises(ValueError, match="prompt 0 holds an answered turn"):
+            assert encode_prompt(tokenizer, text).count(SEARCH) == len(turns)
+        assert encode_prompt(tokenizer, PlainText(text)).count(SEARCH) == 0  # a user's text spells no turn
 
 
 def test_what_is_no_question_is_refused(bank, ready):

@@ -133,19 +133,11 @@ def weights_hash(model: nn.Module) -> str:
     return digest.hexdigest()[:16]
 
 
-def padded(
-    rows: Sequence[Sequence[int]], pad: int = 0, side: str = "right", multiple: int = 1
-) -> tuple[Tensor, Tensor]:
-    """Return rows of token ids, filled up on a side to the longest, and what is no padding, 1 or 0: (B, T) each.
-
-    T is a multiple of a number: kernels that are compiled for each shape then know few of them.
-    """
+def padded(rows: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> tuple[Tensor, Tensor]:
+    """Return rows of token ids, filled up on a side to the longest, and what is no padding, 1 or 0: (B, T) each."""
     ids = [torch.tensor(row, dtype=torch.long) for row in rows]
     fill = partial(nn.utils.rnn.pad_sequence, batch_first=True, padding_side=side)
-    tokens_BT, real_BT = fill(ids, padding_value=pad), fill([torch.ones_like(row) for row in ids])
-    more = -tokens_BT.shape[1] % multiple
-    added = (0, more) if side == "right" else (more, 0)
-    return nn.functional.pad(tokens_BT, added, value=pad), nn.functional.pad(real_BT, added)
+    return fill(ids, padding_value=pad), fill([torch.ones_like(row) for row in ids])
 
 
 def base_matrix(module: nn.Module) -> Any:

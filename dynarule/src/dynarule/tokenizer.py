@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -141,12 +142,27 @@ def encode_prompt(tokenizer: Any, prompt: Prompt, index: int = 0) -> list[int]:
     """Return a prompt's tokens; messages end where the answer begins, and their contents are `PlainText`."""
     if isinstance(prompt, str):
         plain = isinstance(prompt, PlainText)
+        if not plain and _has_answer(tokenizer, prompt):
+            raise ValueError(f"prompt {index} holds an answered turn, {_ALONE}")
         ids = text_ids(tokenizer, prompt) if plain else tokenizer(prompt)["input_ids"]
     else:
         ids = _encode_messages(tokenizer, list(prompt), index)
     if not ids or (isinstance(prompt, str) and not prompt.strip()):
         raise ValueError(f"prompt {index} has no tokens, or only blanks: {prompt!r}")
     return ids
+
+
+def _has_answer(tokenizer: Any, prompt: str) -> bool:
+    """Say whether the chat template wrote a text from more than one question."""
+    roles = {"\ue001": "user", "\ue002": "assistant", "\ue003": "user"}
+    turns = [{"role": role, "content": word} for word, role in roles.items()]
+    try:
+        written = tokenizer.apply_chat_template(turns, tokenize=False)
+        answer, question = (written.split(one)[1].split(next)[0] for one, next in pairwise(roles))
+    except Exception:  # there is no template, or it knows no second question
+        return False
+    # Without marks of its own what stands between two turns could be anything.
+    return as_text(tokenizer, question) != question and question in prompt.partition(answer)[2]
 
 
 def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[int]:
