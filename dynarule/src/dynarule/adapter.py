@@ -172,8 +172,7 @@ class DynaRuleModel(BaseTuner):
                 f"the vocabulary has rows that belong to the adapter ({SEARCH_TOKEN}), and is not resized with them; "
                 "resize the base model before the adapter is made or loaded"
             )
-        base: Any = self.model
-        return base.resize_token_embeddings(new_num_tokens, *args, **kwargs)
+        return cast(Any, self.model).resize_token_embeddings(new_num_tokens, *args, **kwargs)
 
     def _cast_adapter_dtype(self, adapter_name: str, autocast_adapter_dtype: bool = True) -> None:
         """Stay in the base model's dtype, which attention reads without a cast."""

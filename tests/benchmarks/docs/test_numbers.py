@@ -243,15 +243,13 @@ def models_page():
     yield f"in {100 * header:.0f} % behind headers"
     deep = json.loads((BENCHMARKS / "results/seeds/dynarule-premise-smollm2-nl/retrieval.json").read_text())
     yield f"On SmolLM2 it is {100 * max(entry['recall'] for entry in deep['log']):.0f} %"
-    first, tens, easy, chains = (
-        [measured(run_of("premise", "dynarule", form, size, variant="premise"), *what) for form in FORMS]
-        for size, *what in (
-            (10_000, "step_recall@1"),
-            (10_000, "step_recall@10"),
-            (100, "step_recall@1"),
-            (100, "exact_match", "by_subtask", "multi_hop_3"),
-        )
-    )
+
+    def at(size, *what):
+        runs = (run_of("premise", "dynarule", form, size, variant="premise") for form in FORMS)
+        return [measured(run, *what) for run in runs]
+
+    first, tens = at(10_000, "step_recall@1"), at(10_000, "step_recall@10")
+    easy, chains = at(100, "step_recall@1"), at(100, "exact_match", "by_subtask", "multi_hop_3")
     yield f"step's search in {first[0]} % (FOL) and {first[1]} % (NL) of the steps"
     yield f"one of the first ten in {tens[0]} % and {tens[1]} %"
     yield f"the first in {easy[0]} % and {easy[1]} %"

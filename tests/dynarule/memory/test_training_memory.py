@@ -70,7 +70,7 @@ def test_each_step_reads_its_own_rules(bank, tiny_model, mark, place, beside, ah
     """
     adapter = RuleAdapter(tiny_model("llama"), dynarule_config(WIDTH, search_token=mark, search_place=place))
     *_, rules = batch(bank)
-    rows = torch.tensor([[6, 0, 3, 5], [2, 1, 9, 6]])
+    rows = torch.arange(len(rules.keys_MP)).flip(0).expand(2, -1)
     steps = {"beside": beside, "from": 3.0, "to": 8.0, "spread": 2.0, "ahead": ahead}
     memory = loaded(adapter, rules, all_rules=True, steps=steps)
     scores = torch.randn(*rules.gold_BSG.shape[:2], rows.shape[1], generator=torch.manual_seed(0))

@@ -138,12 +138,8 @@ def test_a_step_without_rules_has_its_search_all_the_same(tokenizer):
 
 
 def test_where_search_stands_follows_from_a_text_of_one_s_own(tokenizer):
-    own = {
-        "2) <search>It": "behind",
-        "<search>2) It": "before",
-        "It is <search>so": "behind",
-        "no step": "before",
-    }
+    own = dict.fromkeys(("2) <search>It", "It is <search>so"), "behind")
+    own |= dict.fromkeys(("<search>2) It", "no step"), "before")
     one_line = Encoder(tokenizer, RULE_ROWS, lambda row: "1) The fox. 2) <search>It has 5")
     assert place_of(one_line, ROWS) == "behind"  # the first step asks for nothing
     unwritten = Encoder(tokenizer, RULE_ROWS, lambda row: "1) It <search>so, it <search>is. It <search>has")
@@ -153,10 +149,8 @@ def test_where_search_stands_follows_from_a_text_of_one_s_own(tokenizer):
         encoder = Encoder(tokenizer, RULE_ROWS, lambda row, line=line: f"1) The fox\n{line} has 5")
         assert place_of(encoder, ROWS) == place
     assert place_of(Encoder(tokenizer, RULE_ROWS, search_place="before"), ROWS) == "before"
-    assert (DynaRuleConfig(encoder_dim=1).search_place, dynarule_config(1).search_place) == (
-        "before",
-        "behind",
-    )
+    assert DynaRuleConfig(encoder_dim=1).search_place == "before"
+    assert dynarule_config(1).search_place == "behind"
 
 
 def test_pools_hold_gold_once_hard_negatives_and_random_others_shuffled():

@@ -120,7 +120,6 @@ def test_language_model_loss_counts_tokens_or_instances(per_instance, near):
 
 
 def test_language_model_loss_of_halves_is_that_of_their_numbers():
-    """It makes no copy of the logits, which are most of a step's memory, and adds up many losses beyond halves."""
     generator = torch.Generator().manual_seed(5)
     logits = (4 * torch.randn(600, 50, generator=generator)).bfloat16().requires_grad_()
     labels = torch.cat([torch.tensor([IGNORE]), torch.randint(50, (600,), generator=generator)])[None]

@@ -313,8 +313,8 @@ class DynaRule(Memory):
     @property
     def label(self) -> str:
         """Name in reports."""
-        weight = f", scores x {self.score_weight}" if self.score_weight else ", scores not read"
-        return super().label + ("" if self.score_weight is None else weight)
+        weight = self.score_weight
+        return super().label + {None: "", 0: ", scores not read"}.get(weight, f", scores x {weight}")
 
     @classmethod
     def choosing_layers(cls, model: Local, representation: str) -> list[int]:

@@ -110,7 +110,6 @@ class RuleMemory(LayerMemory):
         # What the confidence layer kept at the prompt (0) and at each <search> of this forward.
         self._chosen: dict[int, Tensor] = {}
         self._shifts: dict[int, Tensor] = {}  # of the rules that the prompt (0) and each <search> keep
-        self._scores_NK = torch.empty(0, 0)  # of the latest search
         self._search_BT = torch.zeros(0, 0, dtype=torch.bool)
         self._question_BT: Tensor | None = None  # in the forward that reads a prompt
         self._searches = 0
@@ -202,8 +201,8 @@ class RuleMemory(LayerMemory):
     def _weigh(self, count: int, has_B: Tensor | None, number: int) -> Tensor:
         """Return what scores add to the attention to each rule that a search keeps, (B, K): 0 for the best."""
         shift_BK = torch.zeros(len(self._steps_B), count)
-        scores_NK = self._scores_NK.float().cpu()
-        shift_BK[self._rows_of(has_B)] = self.config.score_weight * (scores_NK - scores_NK[:, :1])
+        below_NK = self._scores_NK - self._scores_NK[:, :1]
+        shift_BK[self._rows_of(has_B)] = self.config.score_weight * below_NK.float().cpu()
         return shift_BK
 
     def _find(self, layer: int, query_BHD: Tensor | None, has_B: Tensor | None, number: int) -> Tensor:
@@ -226,7 +225,7 @@ class RuleMemory(LayerMemory):
                     number,
                     None if allowed_BM is None else allowed_BM[rows],
                 )
-            self._scores_NK = scores_NK
+            self._scores_NK = scores_NK  # of the latest search
             kept_BK = rules_NK.new_zeros(len(self._steps_B), rules_NK.shape[1])
             kept_BK[rows] = rules_NK
             if layer == config.confidence_layer:

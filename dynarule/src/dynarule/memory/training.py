@@ -129,20 +129,19 @@ class TrainingMemory(LayerMemory):
     def _as_found(self, rows_BK: Tensor, steps: Mapping[str, float]) -> tuple[Tensor, Tensor, Tensor]:
         """Return what a search before each step may have kept, and by how much each rule is weighed down.
 
-        The R places that any token reads, and some more; which of them each token does, (B, T, R), none before a mark
-        of the base's own; and what is added to their scores, (B, 1, T, R): nothing for one gold rule of the step,
-        which a search has first, a little for further ones, and for others and those of later steps as much as a
-        search would. Where the confidence layer's own query is what finds, others are those that it ranks first, and
-        with ``score_weight`` its scores are what is added, as when it serves.
+        The R places that any token reads; which of them each token does, (B, T, R), none before a mark of the base's
+        own; and what is added to their scores, (B, 1, T, R): nothing for one gold rule of the step, which a search has
+        first, a little for further ones, and as much as a search would for others and those of later steps. Others are
+        those that the confidence layer's query ranks first, where it is what finds; with ``score_weight`` its scores
+        are what is added.
         """
         batch = self.batch
         places_T = torch.arange(batch.question_BT.shape[1], device=rows_BK.device)
         begun_BTS = (batch.search_BS[:, None] <= places_T[:, None]) & (batch.search_BS[:, None] >= 0)
         gold_BSK = (rows_BK[:, None, :, None] == batch.gold_BSG[:, :, None]).any(-1)
         random_BSK = torch.rand(gold_BSK.shape, device=rows_BK.device)
-        first_BSK = torch.zeros_like(gold_BSK).scatter(
-            -1, (random_BSK * gold_BSK).argmax(-1, keepdim=True), True
-        )
+        first = (random_BSK * gold_BSK).argmax(-1, keepdim=True)
+        first_BSK = torch.zeros_like(gold_BSK).scatter(-1, first, True)
         later_BSK = gold_BSK.flip(1).cumsum(1).flip(1) > 0
         later_BSK &= torch.rand_like(random_BSK[..., :1]) < steps["ahead"]
         other_BSK = ~gold_BSK.any(1, keepdim=True)
@@ -158,15 +157,12 @@ class TrainingMemory(LayerMemory):
             read_BSK[:, 0] = beside_BSK[:, 0]
         if self.config.score_weight and found is not None:
             best_BS1 = found.masked_fill(~read_BSK, -math.inf).amax(-1, keepdim=True)
-            shift_BSK = self.config.score_weight * (found - best_BS1).clamp_max(0)
+            shift_BSK = self.config.score_weight * (found - best_BS1)
         else:
             random_BSK = torch.rand_like(random_BSK)
             others_BSK = steps["from"] + (steps["to"] - steps["from"]) * random_BSK
             shift_BSK = -torch.where(gold_BSK, steps["spread"] * random_BSK * ~first_BSK, others_BSK)
-        read_K = read_BSK.any((0, 1))
-        count = int(read_K.sum())
-        # Up to a multiple of 32 with some that none reads, as the texts' lengths are.
-        read_R = read_K.to(torch.uint8).argsort(descending=True, stable=True)[: count + -count % 32]
+        read_R = read_BSK.any((0, 1)).nonzero()[:, 0]
         rows_B1 = torch.arange(len(rows_BK), device=rows_BK.device)[:, None]
         step_BT = begun_BTS.sum(-1)
         read_BSR, shift_BSR = read_BSK[..., read_R], shift_BSK[..., read_R]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..base_model import padded
 from ..config import DynaRuleConfig, SearchPlace
@@ -263,7 +263,9 @@ class Collator:
         pad = self.encoder.tokenizer.pad_token_id
         if pad is None:
             pad = self.encoder.tokenizer.eos_token_id or 0
-        ids_BT, mask_BT = padded([row.ids for row in rows], pad, multiple=WIDTH)
+        ids_BT, mask_BT = padded([row.ids for row in rows], pad)
+        more = (0, -ids_BT.shape[1] % WIDTH)
+        ids_BT, mask_BT = nn.functional.pad(ids_BT, more, value=pad), nn.functional.pad(mask_BT, more)
         prompt_B1 = torch.tensor([[row.prompt] for row in rows])
         question_BT = torch.arange(ids_BT.shape[1]) < prompt_B1
         batch = {

@@ -25,9 +25,8 @@ small base, rules are found in fewer steps than with AdamW. ``sorted_batches``: 
 questions of like length, which saves padding. ``steps``: in stage 1 each step reads its own gold rules, as a search
 leaves them, with some others ``beside`` and in a share of cases, ``ahead``, later steps' rules, as a plan has them. All
 of these have attention scores lower by ``from`` to ``to``, and the step's own, but for one, by up to ``spread``.
-What finds stays as it is: it was trained by itself before. ``whiten``: projections learn for embeddings that vary alike
-in all directions, see `dynarule.training.optimizers`; with AdamW at 3e-2 a small base reads after a tenth of the
-questions.
+What finds stays as it is. ``whiten``: projections learn for embeddings that vary alike in all directions, see
+`dynarule.training.optimizers`; with AdamW at 3e-2 a small base reads after a tenth of the questions.
 """
 
 

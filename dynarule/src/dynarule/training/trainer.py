@@ -181,8 +181,7 @@ def train(
     if recipe.searches:
         row = search_id(tokenizer, config.search_token or SEARCH_TOKEN)
         rows_of_search = adapter.train_search(row) if own_row else []
-        if recipe.steps is None:  # else finding was trained by itself, and its row stays as it is
-            trained_rows = rows_of_search
+        trained_rows = rows_of_search if recipe.steps is None else []  # else finding's row stays as it is
     encoder = encoder_for(config, tokenizer, bank.ids, rows, encoder, recipe.searches)
     for number in range(len(held_out or ())):
         encoder.check(held_out[number])  # type: ignore[index]
