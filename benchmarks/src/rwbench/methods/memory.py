@@ -314,7 +314,7 @@ class DynaRule(Memory):
     def label(self) -> str:
         """Name in reports."""
         weight = self.score_weight
-        return super().label + {None: "", 0: ", scores not read"}.get(weight, f", scores x {weight}")
+        return super().label + {None: "", 0.0: ", scores not read"}.get(weight, f", scores x {weight}")
 
     @classmethod
     def choosing_layers(cls, model: Local, representation: str) -> list[int]:

@@ -40,7 +40,7 @@ class DynaRulePlus(Memory):
     def label(self) -> str:
         """Name in reports."""
         levels = {None: "", 0: ", no look-ahead"}.get(self.lookahead, f", {self.lookahead} backward levels")
-        weight = {None: "", 0: ", scores not read"}.get(self.score_weight, f", scores x {self.score_weight}")
+        weight = {None: "", 0.0: ", scores not read"}.get(by := self.score_weight, f", scores x {by}")
         weight += "" if self.score_limit is None else f", at most {self.score_limit}"
         words = f", words x {self.word_weight}" if self.word_weight else ", no words"
         words = "" if self.word_weight is None else words
