@@ -36,6 +36,23 @@ if TYPE_CHECKING:
 
 RULES = {"pool": "", "without_gold": ", gold rules removed", "gold": ", gold rules only"}
 """What a memory holds -> how a label says so."""
+SETTINGS = {
+    "kept": ", {} kept",
+    "length_shift": ", length shift {:g}",
+    "lookahead": ", {} backward levels",
+    "score_weight": ", scores x {}",
+    "score_limit": ", at most {}",
+    "word_weight": ", words x {}",
+    "word_stemmer": ", {} stems",
+}
+"""Setting that replaces the adapter's -> how a label says so."""
+OFF = {
+    "lookahead": ", no look-ahead",
+    "score_weight": ", scores not read",
+    "word_weight": ", no words",
+    "word_stemmer": ", words as written",
+}
+"""How it says that one is 0 or empty."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +95,11 @@ class Memory(Method):
         if self.correct_layer is not None:
             changed += f", gold rules in layer {self.correct_layer} only"
         variant = f", {self.variant.replace('-', ' ')}" if self.variant else ""
-        kept = "" if self.kept is None else f", {self.kept} kept"
-        return f"{self.title}, {self.model.label}{variant}{changed}{kept}"
+        label = f"{self.title}, {self.model.label}{variant}{changed}"
+        for name in ("kept", *self.replaces):
+            if (value := getattr(self, name)) is not None:
+                label += (SETTINGS if value else SETTINGS | OFF).get(name, f", {name} {{}}").format(value)
+        return label
 
     @property
     def changes(self) -> dict[str, Any]:
@@ -265,12 +285,6 @@ class KBLaM(Memory):
     # C: rule scores get log C - log M added, which keeps M rules from drowning the text. None: as in training.
     length_shift: int | float | None = None
 
-    @property
-    def label(self) -> str:
-        """Name in reports."""
-        shift = "" if self.length_shift is None else f", length shift {self.length_shift:g}"
-        return super().label + shift
-
     @classmethod
     def of(cls, model: Local, representation: str, **changes: Any) -> KBLaM:
         """Return the method on a model; retrieval is read where DynaRule's confidence layer is, or just before it.
@@ -309,12 +323,6 @@ class DynaRule(Memory):
 
     # Of a rule's score, in the attention to it, where the adapter has that; 0: as in the paper.
     score_weight: int | float | None = field(default=None, metadata={"later": True})
-
-    @property
-    def label(self) -> str:
-        """Name in reports."""
-        weight = self.score_weight
-        return super().label + {None: "", 0.0: ", scores not read"}.get(weight, f", scores x {weight}")
 
     @classmethod
     def choosing_layers(cls, model: Local, representation: str) -> list[int]:

@@ -36,17 +36,6 @@ class DynaRulePlus(Memory):
     # By whose stems these words are compared, letters alone left out; empty: as they are written.
     word_stemmer: str | None = field(default=None, metadata={"later": True})
 
-    @property
-    def label(self) -> str:
-        """Name in reports."""
-        levels = {None: "", 0: ", no look-ahead"}.get(self.lookahead, f", {self.lookahead} backward levels")
-        weight = {None: "", 0.0: ", scores not read"}.get(by := self.score_weight, f", scores x {by}")
-        weight += "" if self.score_limit is None else f", at most {self.score_limit}"
-        words = f", words x {self.word_weight}" if self.word_weight else ", no words"
-        words = "" if self.word_weight is None else words
-        stems = {None: "", "": ", words as written"}.get(self.word_stemmer, f", {self.word_stemmer} stems")
-        return super().label + levels + weight + words + stems
-
 
 @component
 class RuleVectors(DynaRulePlus):
