@@ -64,17 +64,23 @@ def make_plan(spec: RunSpec, source: DataSource, out: Path) -> Plan:
     run_id = spec.run_id
     folder = out / run_id
     _check_spec(folder, spec)
-    ids = {
-        question.id
+    asked = {
+        question.id: question
         for name in spec.subtasks
         for question in select(source.questions(name, spec.split), spec.limit)
     }
-    samples = run_samples(folder) or []
+    stepwise = Method.from_dict(spec.method).stepwise
+    samples: list[Any] = run_samples(folder) or []
     for sample in samples:
-        if sample["id"] not in ids or sample.get("run_id", run_id) != run_id:
+        place = f"the {SAMPLES_FILE} of {folder} holds"
+        if sample["id"] not in asked or sample.get("run_id", run_id) != run_id:
             raise ValueError(
-                f"the {SAMPLES_FILE} of {folder} holds another run's answer, to question {sample['id']!r:.80}; delete "
-                "its line, and run again"
+                f"{place} another run's answer, to question {sample['id']!r:.80}; delete its line, and run again"
+            )
+        true = sample | asked[sample["id"]].of_sample
+        if sample["error"] is None and sample != true | {"scores": score(true, spec.pool_size, stepwise)}:
+            raise ValueError(
+                f"{place} another gold or score than question {sample['id']} has; delete its line, and run again"
             )
     done = {sample["id"] for sample in samples if sample["error"] is None}
     results = read_results(folder)
@@ -85,9 +91,9 @@ def make_plan(spec: RunSpec, source: DataSource, out: Path) -> Plan:
             check_follows(results, samples)
         except ValueError:
             results = None
-    if results is not None and not len(done) == len(ids) == results["n"]["scored"]:
+    if results is not None and not len(done) == len(asked) == results["n"]["scored"]:
         results = None
-    return Plan(spec, folder, len(ids), len(done), results)
+    return Plan(spec, folder, len(asked), len(done), results)
 
 
 def finished_run(folder: Path) -> tuple[Results, list[Sample]]:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from pydantic_core import from_json
 from ruleworld_data.io import Progress, write_whole
@@ -74,7 +73,6 @@ def run_spec(spec: RunSpec, source: DataSource, out: Path, progress: Progress | 
         pools = pools_of(spec, source)
         method: Method = Method.from_dict(spec.method)
         name = f"{method.label}, {spec.representation.upper()}, {spec.pool_size:,} rules"
-        _check_kept(read_samples(folder / SAMPLES_FILE), pools, spec, method.stepwise)
         with SampleLog(folder / SAMPLES_FILE) as log:
             if any(question.id not in log.done for pool in pools for question in pool.questions):
                 method.prepare(pools)
@@ -154,20 +152,6 @@ def _matching(output: Output | None, question: Question) -> Output:
             "yield one output per question, in their order"
         )
     return output
-
-
-def _check_kept(samples: Sequence[Any], pools: Sequence[Pool], spec: RunSpec, stepwise: bool) -> None:
-    """Raise ValueError if a line of an earlier attempt has not its question's gold and its answer's scores."""
-    asked = {question.id: question for pool in pools for question in pool.questions}
-    for kept in samples:
-        if kept["error"] is None:
-            question = asked[kept["id"]]
-            true = {**kept, **question.of_sample}
-            if true | {"scores": score(true, spec.pool_size, stepwise)} != kept:
-                raise ValueError(
-                    f"{SAMPLES_FILE} of run {spec.run_id} has another gold or score than question {question.id}: "
-                    "delete its line and run again to redo it"
-                )
 
 
 def _sample(question: Question, output: Output, spec: RunSpec, stepwise: bool, start: float) -> Sample:
