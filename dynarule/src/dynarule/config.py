@@ -119,7 +119,8 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
             raise ValueError("shared_after needs top_k: without it every layer reads all rules")
         if not isinstance(self.score_weight, int | float) or not 0 <= self.score_weight < math.inf:
             raise ValueError(f"score_weight must be 0 or more, got {self.score_weight!r:.60}")
-        if self.score_weight and not self.shared_after and getattr(self, "reading", "vector") == "vector":
+        reading = getattr(self, "reading", "vector")
+        if self.score_weight and not self.shared_after and reading == "vector":
             raise ValueError("score_weight weighs rules that all layers read; set shared_after to true")
         self._check_choice("update_scope", get_args(UpdateScope))
         self._check_choice("search_place", get_args(SearchPlace))
@@ -129,6 +130,11 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
             raise ValueError(f"search_cues must be ids of tokens, got {cues!r:.60}")
         if self.length_shift is not None and not 0 < self.length_shift < math.inf:
             raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
+        if self.length_shift is not None and (self.score_weight or reading != "vector"):
+            raise ValueError(
+                f"length_shift {self.length_shift} shifts vectors whose scores nothing else weighs, got score_weight "
+                f"{self.score_weight} and reading {reading!r:.60}; set length_shift to null"
+            )
         if not isinstance(self.min_support, int | float) or not 0 <= self.min_support < 2:
             raise ValueError(f"min_support must be a share from 0 to 1, got {self.min_support!r:.60}")
         # Folders come from strangers, and PEFT reads a text here as a regular expression.
