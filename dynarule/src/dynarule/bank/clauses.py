@@ -120,7 +120,7 @@ def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str
             continue  # the last of several in brackets; a definition
         if match[0][0] == "," and re.match("when|where|while|once|before|after|until", premise):
             continue  # "..., when no notice is needed"
-        other, more = _RE.another.search(premise), re.split(r", (?:and|or) ", conclusion)[-1]
+        other, more = _RE.another.search(premise), _RE.series.split(conclusion)[-1]
         if (other and VERBS.get(other[1])) or (more != conclusion and not has_verb(more)):
             return None  # "... sign in when they arrive and sign out when they leave", "..., and 20 euros if ..."
         told = premise.startswith("where ") and _RE.tells.search(conclusion)  # "Tell the driver where ..."
@@ -217,5 +217,5 @@ def _label(text: str) -> tuple[str, str] | None:
     noun = "=" in marks[0][0] or (len(blanked(label).replace("\0", "").split()) <= 8 and not has_verb(label))
     few = len(words) <= 4 and VERBS.keys().isdisjoint(words[1:-1]) and not lex.MODALS.intersection(words)
     open_ = words[0] in LISTS["pronouns"] or (len(words) > 2 and VERBS.get(words[0]) is True)
-    noun = noun or (few and not open_ and VERBS.get(words[-1]) is not True)  # "late returns" are no sentence
-    return (label, rest) if CLAUSAL.match(label) or noun else None
+    few = few and not open_ and VERBS.get(words[-1]) is not True  # "late returns" are no sentence
+    return (label, rest) if CLAUSAL.match(label) or noun or few or len(words) == 1 else None

@@ -75,6 +75,11 @@ def goes_on(segment: str) -> bool:
     return word in ("is", "was", "has", "does") or (VERBS.get(word) is False and after not in MODALS)
 
 
+def opens_with_verb(text: str) -> bool:
+    """Whether a text begins with a finite verb: what stands above it is its subject."""
+    return text.split()[0].lower() in MODALS or goes_on(text)
+
+
 def is_plural(noun: str) -> bool:
     """Say whether a noun is a plural."""
     return noun in LISTS["plural"] or (noun.endswith("s") and not noun.endswith(("ss", "us", "is")))

@@ -21,7 +21,7 @@ def leading(text: str) -> tuple[str, str] | None:
     if not LEAD.match(text):
         return None
     commas = _commas(text)
-    clausal, then = bool(CLAUSAL.match(text)), re.search(r",?\s+then,?\s+", text, re.IGNORECASE)
+    clausal, then = bool(CLAUSAL.match(text)), re.search(r"(?<![.!?]),?\s+then,?\s+", text, re.IGNORECASE)
     rest = text[then.end() :] if then else ""
     follows = has_verb(rest) or "=" in rest or (then and (then[0].isupper() or [then.start()] == commas[:1]))
     if then and follows and (clausal or text[:5].lower() == "given"):
@@ -127,7 +127,5 @@ def _bare_subject(opening: Sequence[str], earlier: str, before: str, word: str, 
 
 def _commas(text: str) -> list[int]:
     """Return the commas and semicolons outside numbers, brackets and quotes."""
-    shown = blanked(
-        blanked(_RE.braces.sub(lambda match: "\0" * len(match[0]), text))
-    )  # brackets within brackets
+    shown = blanked(blanked(_RE.braces.sub(lambda match: "\0" * len(match[0]), text)))  # nested brackets
     return [match.start() for match in _RE.comma.finditer(shown)]

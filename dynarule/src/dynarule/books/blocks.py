@@ -48,7 +48,7 @@ _INLINE = [(re.compile(pattern), replacement) for pattern, replacement in INLINE
 
 def is_whole(text: str) -> bool:
     """Say whether a text ends as a sentence does."""
-    return text.endswith((".", "!", "?", "。", "！", "？", "؟"))
+    return text.endswith((".", "!", "?", ".)", "。", "！", "？", "؟"))
 
 
 def plain(text: str) -> str:
@@ -72,7 +72,7 @@ def is_title(text: str) -> bool:
     says = re.search(r":\s.*[\d€$£]|[!?;:,]$|(?<!\bINC)(?<!\bLTD)\.$|=>|->|⇒|→|:-", text)
     if not words or says or len(words) > 10 or OPEN.search(text):
         return text[:1] == "§" and not words
-    verb = is_clause(rest) if titled else has_verb(rest)
+    verb = is_clause(rest) if len(rest) < len(text) else has_verb(rest)
     long = [word for word in words if len(word) > 3] or words
     return (
         rest.isupper()

@@ -1,7 +1,7 @@
 """A document's blocks as rules: sentences with what they need to be whole, below the headings above them."""
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,17 +9,17 @@ from itertools import groupby, pairwise, takewhile
 from typing import Any
 
 from ..bank.clauses import split_rule
-from ..bank.lexicon import LISTS, VERBS, has_verb, is_told, patterns
+from ..bank.lexicon import LISTS, RESTRICTS, VERBS, has_verb, is_told, opens_with_verb, patterns
 from ..bank.openings import CLAUSAL, leading
 from .blocks import OPEN, SECTION, Block, is_clause, is_number, is_title, is_whole
 from .rules import BookReading, DocumentRule
-from .sentences import ASKED, IMPRINT, REFERS_BACK, RUNS_ON, TITLE, joined, no_rule, sentences, whole_item
-from .tables import table_rules
+from .sentences import RUNS_ON, TITLE, joined, lowered, no_rule, sentences, whole_item
+from .tables import led_in, table_rules, why_no_rule
 
 LONGEST_ANSWER = 800
 """Characters below a heading that asks: a longer answer is no rule but a chapter."""
 EXAMPLE = "an example"
-_RE = patterns("document")
+_RE, _SAID = patterns("document"), patterns("sentences")
 
 
 @dataclass
@@ -44,7 +44,6 @@ class Document:
             after = blocks[end] if end < len(blocks) else Block("heading", "", [(0, 0)])
             self.part = f":{block.part}" if block.part else ""
             self._put_aside(block, blocks[end:])
-            lists = after.kind == "item" and not is_whole(block.text)
             bare = block.kind == after.kind == "heading" and after.depth <= block.depth
             said = _RE.notice.match(block.text) or (block.text.endswith(".") and has_verb(block.text))
             told = block.kind == "heading" and said and (bare or notice == block.depth)
@@ -54,12 +53,18 @@ class Document:
                 listed = block.text.split()[0] if told else ""
             notice = block.depth if told else 0  # the last of several has text below it
             excepts = after.kind == "item" and not has_verb(after.text) and _RE.exceptions.match(block.text)
-            imprint = block.kind in ("heading", "text") and after.kind != "item" and IMPRINT.match(block.text)
+            leads = after.kind == "item" and (block.text[-1:] == ":" or ": " not in block.text)
+            imprint = block.kind in ("heading", "text") and not leads and _SAID.imprint.match(block.text)
+            lists = after.kind == "item" and not (imprint or is_whole(block.text))
             if told or excepts or imprint:
                 block.kind = "text"
             elif block.kind in ("text", "item") and _is_heading(block, after):
-                block.kind, block.depth, block.text = "heading", 8 + block.depth, block.text.rstrip(":")
-            torn = OPEN.search(block.text) and after.text[:1].islower() and not IMPRINT.match(block.text)
+                of_table = after.kind == "table" and block.text.endswith(":")  # alone
+                block.kind, block.depth = "heading", 8 + block.depth + of_table
+                block.text = block.text.rstrip(":")
+            torn = (
+                OPEN.search(block.text) and after.text[:1].islower() and not _SAID.imprint.match(block.text)
+            )
             if torn and block.kind == after.kind == "text":
                 block.go_on(after.text, after.line_at(0))
                 blocks[end], at = block, end
@@ -102,7 +107,7 @@ class Document:
                 )
             at = end
         self._tell_apart()
-        return self._kept()
+        return self._kept(any(_RE.minutes.match(block.text) for block in blocks[:2]))
 
     def _put_aside(self, block: Block, blocks: Sequence[Block]) -> None:
         """Leave out a section of what changed, or examples with what leads in to them."""
@@ -110,6 +115,8 @@ class Document:
         dated = _RE.changes.fullmatch(block.text) and _RE.dated.match(first.text)
         if heading and (dated or _RE.history.match(block.text)):
             reason = "what changed from version to version"
+        elif heading and _RE.references.fullmatch(block.text):
+            reason = "where else to look"
         elif self.rules and _RE.examples.fullmatch(block.text) and (heading or block.text.endswith(":")):
             reason = EXAMPLE
         else:
@@ -126,20 +133,29 @@ class Document:
             left.kind, left.mark = "lost", reason
 
     def _tell_apart(self) -> None:
-        """Put its title before a line such as "Action: call Ann.", where lines below other titles begin like it."""
-        labels = [(label[0], rule) for rule in self.prose if (label := _RE.label.match(rule.text))]
-        titles = Counter(label for label, _ in {(label, rule.context[-1:]) for label, rule in labels})
-        for label, rule in labels:
-            if titles[label] > 1 and rule.context and not label.startswith(rule.context[-1]):
-                rule.text = f"{rule.context[-1]}: {rule.text}"
-                rule.premise, rule.conclusion, rule.sure = split_rule(rule.text)
+        """Put its title before what reads otherwise below others: "Action: call Ann.", a row, a sentence."""
+        alike: defaultdict[str, list[DocumentRule]] = defaultdict(list)
+        for rule in self.rules:
+            alike[re.sub(r"\d\S* \w+|\d+", "#", rule.premise)].append(rule)
+        for rules in alike.values():
+            shared = set.intersection(*({*rule.context} for rule in rules))
+            several = len({rule.text for rule in rules}) > 1
+            for rule in rules:
+                title = next((title for title in reversed(rule.context) if title not in shared), "")
+                label = rule.text.startswith(f"{rule.premise}: ")
+                if title and (label or several) and not rule.text.startswith(title):
+                    before, rule.text = rule.text, f"{title}: {rule.text}"
+                    rule.premise, rule.conclusion, rule.sure = (
+                        (f"{title}: {rule.premise}", rule.conclusion, True)
+                        if rule.sure and before.startswith(rule.premise)
+                        else split_rule(rule.text)
+                    )
 
-    def _kept(self) -> list[DocumentRule]:
+    def _kept(self, minutes: bool) -> list[DocumentRule]:
         """Return the rules without stories, in most of a text or all of a section."""
         stories: set[int] = set()
         # what a list is led in by, "what we agreed:", is no story of its items
         said = {id(rule): is_told(rule.text.rpartition(": ")[2]) for rule in self.prose}
-        minutes = any(_RE.minutes.match(title) for rule in self.prose for title in rule.context[:1])
         story = minutes or sum(said[id(r)] or -has_verb(r.text) for r in self.prose) > 0
         for _, section in groupby(self.prose, lambda rule: rule.context):
             part = [(rule, said[id(rule)]) for rule in section]
@@ -163,7 +179,7 @@ class Document:
     def _answer(self, question: Block, blocks: Sequence[Block]) -> int:
         """Add a question with its answer; return their number: all below a title, else one and its list."""
         said = takewhile(lambda block: block.kind in ("text", "item") and block.mark != "dt", blocks)
-        taken = list(takewhile(lambda b: not ("? " in f"{b.text} " or IMPRINT.match(b.text)), said))
+        taken = list(takewhile(lambda b: not ("? " in f"{b.text} " or _SAID.imprint.match(b.text)), said))
         texts: list[str] = []
         at = 0
         while at < len(taken) and (not at or question.kind == "heading"):
@@ -198,15 +214,25 @@ class Document:
         if len(LISTS["history_columns"].intersection(map(str.lower, names))) > 2:
             self._leave(line, " | ".join(names), "the history of the document")
             return
-        made, read_as = table_rules(block.rows, title=title, **self.columns)
+        rows = block.rows[:1]
+        for at, cells in block.rows[1:]:
+            if reason := why_no_rule([name.lower() for name in names], cells):
+                self._leave(at, " | ".join(cells), reason)
+            else:
+                rows.append((at, cells))
+        made, read_as = table_rules(rows, title=title, **self.columns)
+        if above[-1:] and above[-1][0] == 9:
+            made = list(led_in(title, made, rows))
         if made:
             self.reading.tables.append((f"{self.source}{self.part}:{line}", read_as))
         for rule in made:
-            if rule.text:
+            if rule.text and _SAID.imprint.match(rule.text):
+                self._leave(rule.line, rule.text, "about the document")
+            elif rule.text:
                 self._add(rule.text, rule.line, rule.premise, rule.conclusion)
             else:
                 self._leave(rule.line, str(rule.premise), "a row that says nothing of what follows")
-        self.headings = above
+        self.headings = [heading for heading in above if heading[0] != 9]
 
     def _sentences(self, block: Block, items: Sequence[Block], tail: str = "") -> None:
         """Add the rules of a text, joined with the items below it, and with what follows from all of them."""
@@ -214,7 +240,8 @@ class Document:
         if items:
             pieces = list(joined(block.text, block.line_at(0), items))
         if tail:
-            ends = f", {tail[:1].lower()}{tail[1:]}" if tail[1:2].islower() else f", {tail}"
+            joins = tail.split()[0] in RESTRICTS or opens_with_verb(tail)  # else a clause
+            ends = f"{'' if joins else ','} {lowered(tail)}"
             pieces = [(text.rstrip(" .,;") + ends, where) for text, where in pieces]
         if items and (_RE.exceptions.match(block.text) or _RE.examples.fullmatch(block.text)):
             label = block.text.rstrip(" :")
@@ -224,15 +251,16 @@ class Document:
         for text, where in pieces:
             parts, above, label = sentences(text), self.headings, ""
             begins = isinstance(where, Block) and (where.kind == "item" or re.match(r"[a-zà-ÿ\d]", text))
-            if above and begins and len(parts) == 1 and not IMPRINT.match(parts[0][1]):
+            if above and begins and len(parts) == 1 and not _SAID.imprint.match(parts[0][1]):
                 parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]
             held = _RE.condition.match(parts[0][1])  # "If in eyes: rinse. Call a doctor."
             named = held or _RE.label.match(parts[0][1])  # "Red: chest pain. See at once."
             orders = [VERBS.get(part.split(" ")[0].lower()) for _, part in parts]  # "Wear gloves. Wash ..."
-            labels = [named[0] if named and (held or order) else "" for order in orders]
-            parts = [
-                (at, f"{of}{part}" if at else part) for of, (at, part) in zip(labels, parts, strict=True)
-            ]
+            item = isinstance(where, Block) and where.kind == "item"
+            for n, (at, part) in enumerate(parts):
+                says = has_verb(part) and not part.startswith(("Not ", "Only "))
+                if n and named and (held or item or orders[n] or not says):
+                    parts[n] = at, f"{named[0]}{part}"
             term = above[-1][1] if above and isinstance(where, Block) and where.mark == ":" else ""
             parts = [(at, part if part.startswith(term) else f"{term}: {part}") for at, part in parts]
             example = False  # from its label to the end of the text
@@ -241,7 +269,8 @@ class Document:
                 sentence = sentence if has_verb(sentence) else label + sentence
                 said = _RE.example.match(sentence)
                 last = self.rules[-1] if self.rules and (not number or said) else None
-                about_last = said or (REFERS_BACK.match(sentence) and not sentence.endswith(":"))
+                about_last = _SAID.refers_back.match(sentence) and not sentence.endswith(":")
+                about_last = about_last or said or sentence[:1] == "("
                 told = said and (not last or has_verb(sentence.strip("()")))
                 example = example or bool(told and said["label"])
                 if told or example:
@@ -259,13 +288,14 @@ class Document:
 def _is_heading(block: Block, after: Block) -> bool:
     """Whether a text is the title of the table, list or sentence below it, though it is not written as one."""
     text = block.text
-    if block.kind == "item" and not (block.mark[-1:] in (".", ")") and after.text[:1].isupper()):
+    numbered = block.mark[-1:] in (".", ")") and not text[:1].islower()
+    if block.kind == "item" and not (numbered and after.text[:1].isupper()):
         return False
     if after.kind == "table":
         words = text.split()  # "Seasons and limits", "Leave policy 2026"
         verb = has_verb(text if len(words) > 4 else " ".join(words[1:-1]))
         return block.kind == "text" and (text.endswith(":") or not (verb or is_whole(text)))
-    asks = ASKED.match(text) and len(text.split()) < 8 and after.kind in ("text", "item")
+    asks = _SAID.asked.match(text) and len(text.split()) < 8 and after.kind in ("text", "item")
     if (SECTION.match(text) and is_title(text)) or (
         asks and text[-1].isalpha() and not split_rule(text).sure
     ):

@@ -4,8 +4,8 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from ..bank.lexicon import has_verb, patterns
-from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_title, is_whole, nested, plain
+from ..bank.lexicon import RESTRICTS, has_verb, opens_with_verb, patterns
+from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_number, is_title, is_whole, nested, plain
 
 _RE = patterns("markdown")
 DEFINED, UNBARRED = _RE.defined, _RE.unbarred
@@ -14,13 +14,14 @@ _WRAPPED = 0.3
 """Share of lines after a line that begin in lower case, from which on a text counts as wrapped."""
 
 
-def blocks_of(lines: Sequence[Line]) -> list[Block]:
+def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
     """Return the blocks of Markdown or plain text, whose paragraphs may be wrapped at any width.
 
-    Left out: code, logs, front matter, rulers, tables of contents, page numbers.
+    Left out: code, logs, front matter, rulers, tables of contents, page numbers; of what a mail quotes, all but its
+    questions.
     """
     lines = [(n, re.sub(r"(?<=\S)\t+", "   ", text).expandtabs(4)) for n, text in _without_code(lines)]
-    tabbed = _without_quotes(_without_titles(lines))
+    tabbed = _without_quotes(_without_titles(lines), mail)
     rows = _dotted([(n, _RE.grid.sub("|-|", _RE.prefix.sub("", text)).rstrip()) for n, text in tabbed])
     kept = _aligned(rows)
     pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(rows) if a and b and not _starts(b)]
@@ -64,7 +65,10 @@ def blocks_of(lines: Sequence[Line]) -> list[Block]:
             last.go_on(plain(text), number)
             above = text
         else:
-            blocks.append(Block("text", plain(text), [(0, number)]))
+            column, over = _indent(text), blocks[-1] if blocks else Block("text", "", [])
+            within = over.kind == "item" and over.mark != ":" and not over.text.endswith("?")
+            nests = within and column > over.depth + bool(over.mark)
+            blocks.append(Block("item" if nests else "text", plain(text), [(0, number)], column * nests))
             above = text
     for at, block in enumerate(blocks):
         block.text = _RE.asked.sub(r"\1 ", block.text)
@@ -93,7 +97,7 @@ def _without_titles(lines: Sequence[Line]) -> list[Line]:
     forms = [re.sub(r"\d+", "#", text) for _, text in lines]
     sums: dict[str, list[int]] = {}
     for form, (_, text) in zip(forms, lines, strict=True):
-        if _RE.running.search(text[:200]):
+        if _RE.running.search(text[:200]) and not _RE.cells.match(text):
             sums.setdefault(form, []).append(sum(map(int, re.findall(r"\d{1,9}", text[:200]))))
     titles = {form for form, found in sums.items() if {b - a for a, b in itertools.pairwise(found)} == {1}}
     kept: list[Line] = []
@@ -107,13 +111,17 @@ def _without_titles(lines: Sequence[Line]) -> list[Line]:
     return kept
 
 
-def _without_quotes(lines: Sequence[Line]) -> Iterator[Line]:
-    above = ""
+def _without_quotes(lines: Sequence[Line], mail: bool) -> Iterator[Line]:
+    """Of quotes that are answered keep the questions; take the marks off the others."""
+    headed, above = any(_RE.header.match(text) for _, text in lines[:9]), ""
     for _, run in itertools.groupby(lines, key=lambda line: bool(_RE.quote.match(line[1]))):
         quote = list(run)
         is_quote = any(_RE.quoted.match(text) for _, text in quote)
-        if not (is_quote and _RE.wrote.match(above)):  # a mail that is answered
-            yield from ((number, _RE.quote.sub("", text) if is_quote else text) for number, text in quote)
+        bare = [(number, _RE.quote.sub("", text) if is_quote else text) for number, text in quote]
+        asked = re.findall(r"[^.!?]+\?", " ".join(text for _, text in bare)) if is_quote else []
+        if is_quote and (mail or _RE.wrote.match(above) or (headed and asked)):
+            bare = [(quote[-1][0], "".join(asked).strip()), (quote[-1][0], "")]
+        yield from bare
         above = quote[-1][1]
 
 
@@ -122,6 +130,10 @@ def _closed(text: str) -> str:
     # Without its colon it does not lead in to what stands below the code.
     bare = re.fullmatch(r"(?i)(?:for )?examples?:", text)
     return text if _RE.announces_code.search(text) and not bare else re.sub(":$", ".", text)
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
 
 
 def _starts(text: str) -> bool:
@@ -137,8 +149,11 @@ def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> 
         return step[0].lower() != "when" or block.text[:5].lower() == "given"
     if block.kind not in ("text", "item") or _RE.begins.match(text) or (lower and _RE.stop.search(above)):
         return False
+    ends = is_number(block) and above.endswith((",", ";")) and _indent(text) <= block.depth
+    if ends and (opens_with_verb(text) or (len(above) < 45 and text.split()[0] in RESTRICTS)):
+        return False  # "(b) refuses to stop," - "is liable to a fine": of all items
     torn = block.text[:1].isupper() and len(above) > 30  # a rule of its own would begin as the last one did
-    torn = torn or wrapped or len(above) > max(45, 0.7 * width) or text.startswith(("and ", "or "))
+    torn = torn or wrapped or len(above) > max(45, 0.7 * width) or text.lstrip().startswith(("and ", "or "))
     if OPEN.search(above) or text[:1] == "=" or (lower and torn):
         return True
     return wrapped and len(above) > 0.7 * width and not is_title(block.text)
@@ -148,7 +163,7 @@ def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
     within, fence, front = -1, "", bool(lines) and lines[0][1].strip() == "---"
     for at, (number, text) in enumerate(lines):
         mark = _RE.fence.match(text)
-        if within >= 0 and (not text.strip() or len(text) - len(text.lstrip()) > within):
+        if within >= 0 and (not text.strip() or _indent(text) > within):
             continue
         directive = _RE.directive.match(text)
         within = len(directive[1]) if directive else -1
@@ -166,13 +181,13 @@ def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _dotted(lines: list[Line]) -> list[Line]:
-    """Put dots behind numbers that count sentences from 1 on without one."""
+    """Put dots behind numbers, such as "3" or "R03", that count sentences from 1 on without one."""
     counted: list[int] = []
     for at, (_, text) in enumerate(lines):
-        mark = re.match(r"\s*(\d{1,2}) +[A-Z]", text)
+        mark = re.match(r"\s*[A-Z]{0,3}-?(\d{1,2}) +[A-Z]", text)
         counted += [at] if mark and int(mark[1]) == len(counted) + 1 and has_verb(text) else []
     for at in counted if len(counted) > 1 else ():
-        lines[at] = lines[at][0], re.sub(r"(\d+)", r"\1.", lines[at][1], count=1)
+        lines[at] = lines[at][0], re.sub(r"(?:[A-Z]{1,3}-?)?(\d+)", r"\1.", lines[at][1], count=1)
     return lines
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .._lazy import need
-from ..bank.lexicon import LISTS, WORDS, has_verb, patterns
+from ..bank.lexicon import LISTS, WORDS, has_verb, opens_with_verb, patterns
 from .blocks import BULLET, Block, Row, is_title, is_whole, nested, plain
 from .markdown import blocks_of
 from .sheets import tables_of
@@ -67,6 +67,7 @@ def read_html(body: bytes | str) -> list[Block]:
             words.insert_before(paragraph := soup.new_tag("p", sourceline=line))
             paragraph.extend(run)
     blocks: list[Block] = []
+    begun: set[int] = set()  # items of which a paragraph has been read
     for tag in soup.find_all([*_TITLES, *"p li table dt dd div blockquote button".split()]):
         if tag.find_parent("table"):
             continue
@@ -97,9 +98,13 @@ def read_html(body: bytes | str) -> list[Block]:
         ):
             blocks.append(Block("heading", text, [(0, line)], 7))
         elif tag.name == "dd" and blocks and blocks[-1].mark == "dt":
-            blocks[-1].text += f"{' ' if is_whole(blocks[-1].text) else ': '}{text}"
+            runs_on = is_whole(blocks[-1].text) or opens_with_verb(text)
+            blocks[-1].text += f"{' ' if runs_on else ': '}{text}"
         elif item:
-            blocks.append(Block("item", text, [(0, line)], len(tag.find_parents(["ul", "ol"])) - 1))
+            deep = len(tag.find_parents(["ul", "ol"])) - 1 + (id(item) in begun)
+            mark = "1." if item.parent and item.parent.name == "ol" else ""
+            blocks.append(Block("item", text, [(0, line)], deep, mark))
+            begun.add(id(item))
         elif (typed := BULLET.match(text)) and tag.name != "dt":
             blocks.append(Block("item", typed[3], [(0, line)], 0, typed[2]))
         else:
@@ -113,9 +118,8 @@ def read_mail(path: Path) -> list[Block]:
     body = mail.get_body(("plain", "html"))
     text = "" if body is None else body.get_content()
     html = body is not None and body.get_content_subtype() == "html"
-    own = re.split(r"(?m)^(?:-- ?|-{4,}.*|On .{5,200} wrote:)$", text)[0].splitlines()
-    lines = [(number, line) for number, line in enumerate(own, 1) if line[:1] != ">"]
-    blocks = read_html(text) if html else blocks_of(lines)
+    own = re.split(r"(?m)^(?:-- ?|-{4,}.*)$", text)[0].splitlines()
+    blocks = read_html(text) if html else blocks_of(list(enumerate(own, 1)), mail=True)
     why = "an attachment; read it as a file of its own"
     lost = [Block("lost", str(part.get_filename()), [(0, 1)], mark=why) for part in mail.iter_attachments()]
     return [Block("heading", str(mail["subject"] or ""), [(0, 1)], 1), *blocks, *lost]

@@ -45,19 +45,10 @@ def read_questions(path: Path | None) -> list[dict[str, Any]]:
 
 
 def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
-    """Return the rows of a file of questions, one at least, each with a text ``question``.
+    """Return the rows of a file of questions, one at least, each with a text ``question``; else raise.
 
-    Parameters
-    ----------
-    path : Path or None
-        ``.jsonl``, ``.parquet``, or text with a question per line. None: the user gave no file, which is an error.
-    wanted : str
-        What that error says a file should hold.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If there is no such file, or it is not like that.
+    It is ``.jsonl``, ``.parquet``, or text with a question per line. None: the user gave no file; the error says what
+    is ``wanted`` in one.
     """
     if path is None:
         raise ValueError(f"no questions; give --questions FILE, {wanted}")
@@ -110,9 +101,7 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
     index: defaultdict[str, list[frozenset[str]]] = defaultdict(list)
     for row in sure:
         alike[words[row][0]].append(row)
-    for (
-        premise
-    ) in alike:  # below its rarest words, one of which must be said: the others weigh less than FOLLOWS
+    for premise in alike:  # below its rarest words, one of which must be said: others weigh less than FOLLOWS
         left = total = sum(weight[word] for word in premise)
         for word in sorted(premise, key=lambda word: (-weight[word], word)):
             if left >= FOLLOWS * total:

@@ -93,15 +93,7 @@ def read_book(paths: Iterable[str | PathLike[str]] | str | PathLike[str], **colu
 
 
 def read_blocks(path: Path) -> list[Block]:
-    """Return the blocks of a file, by its ending.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If its kind is not known, or it is not what its ending says.
-    """
+    """Return the blocks of a file, by its ending; an error says what it is not: there, of a known kind, or whole."""
     suffix = path.suffix.lower()
     if not path.is_file():
         raise FileNotFoundError(f"no document {path}")

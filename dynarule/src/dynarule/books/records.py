@@ -16,6 +16,7 @@ from .tables import TEXT_NAMES, bound, phrase
 
 _NEAR = 100_000  # characters in which the next key stands
 _PARTS = frozenset().union(*(LISTS[f"{name}_columns"] for name in ("if", "case", "then"))) | LISTS["said"]
+_DECIDES = LISTS["if_columns"] | LISTS["then_columns"]
 _TEST = ("fact", "field"), ("operator", "op"), ("value",)  # names of a condition's parts
 
 
@@ -82,7 +83,9 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
                 else:
                     yield from _parts(row, line_of, path)
     elif _kind_of(value)[:4] == "rule":
-        yield records([value], [line_of(str(next(iter(value))))])
+        whole = len(value) < 2 or not _DECIDES.isdisjoint(str(name).lower() for name in value)
+        title = {path[-2]: path[-1]} if path[1:] and not whole else {}  # incidents: P1
+        yield records([title | value], [line_of(str(next(iter(value))))])
     elif isinstance(value, dict):
         for name, held in value.items():
             key, at = str(name).replace("_", " "), [(0, line_of(str(name)))]

@@ -2,17 +2,17 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from .._lazy import need
 from ..bank.clauses import ABBREVIATED
-from ..bank.lexicon import LISTS, MODALS, goes_on, has_verb, patterns
+from ..bank.lexicon import LISTS, MODALS, has_verb, opens_with_verb, patterns
 from ..bank.openings import leading
 from ..bank.sources import LONGEST
 from .blocks import Block, is_whole, unnumbered
 
 _RE = patterns("sentences")
-REFERS_BACK, IMPRINT, ASKED = _RE.refers_back, _RE.imprint, _RE.asked
 TITLE = "a title of its paragraph"
 _NO_RULE = vars(patterns("no_rule"))
 """Patterns by the reasons why what they match is no rule."""
@@ -59,7 +59,7 @@ def no_rule(sentence: str, first: bool, alone: bool) -> str:
     if len(sentence.encode()) > LONGEST:
         return f"longer than {LONGEST:,} bytes"
     party = _RE.party.search(sentence) and not has_verb(_RE.relative.split(sentence)[0])
-    if party or IMPRINT.match(sentence):
+    if party or _RE.imprint.match(sentence):
         return "about the document, or where else to look"
     if reason := next((reason for reason, pattern in _NO_RULE.items() if pattern.search(sentence)), ""):
         return reason
@@ -80,6 +80,13 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     """Join the items of a list with the words that lead in to it, and items with those below them."""
     tops = [i for i, item in enumerate(items) if item.depth == min(item.depth for item in items)]
     groups = [(items[i], items[i + 1 : end]) for i, end in zip(tops, [*tops[1:], len(items)], strict=True)]
+    plain = any(not below for _, below in groups)
+    for at, (item, below) in enumerate(groups):
+        if text := _explained(item.text, below, plain):
+            groups[at] = replace(item, text=text), []
+    if text := _explained(lead, items):
+        yield text, line
+        return
     *before, stem = [lead, ""] if is_whole(lead) else _RE.next.split(lead)
     stem = stem.rstrip(" :–—-")
     if before:
@@ -92,9 +99,7 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     every = every and not chosen
     openers = [*_RE.in_condition.finditer(stem)]  # "... if the guest": no verb since, but for the last word
     condition = openers and not has_verb(stem[openers[-1].end() :].strip().rpartition(" ")[0])
-    runs = (condition or not has_verb(stem)) and any(
-        _RE.finite.match(i.text) or goes_on(i.text) for i, _ in groups
-    )
+    runs = (condition or not has_verb(stem)) and any(opens_with_verb(i.text) for i, _ in groups)
     noted = [(item, below) for item, below in groups if any(_is_sentence(each.text) for each in below)]
     one = condition or chosen or _RE.all.search(stem)  # several duties are rules of their own
     choice = some and (RUNS_ON.search(stem) or _RE.condition.match(stem)) and not _RE.negative.search(stem)
@@ -116,9 +121,8 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
             yield from ((f"{label}: {text}", where) for text, where in joined("", 0, below))
         return
     leads = lead.endswith(":") or _RE.announces.match(stem) or _RE.following.search(stem)
-    stopped = sum(is_whole(item.text) for item, _ in groups) > (
-        len(groups) > 1
-    )  # the last of all has one, too
+    stops = sum(is_whole(item.text) for item, _ in groups)
+    stopped = stops > (len(groups) > 1)  # the last of all has one, too
     unused = bool(stem)
     for item, nested in groups:
         own, whole = bare(item.text), stopped and is_whole(item.text)
@@ -142,13 +146,22 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         yield stem if has_verb(stem) and not leads else f"{stem}:", line
 
 
+def _explained(text: str, below: Sequence[Block], plain: bool = False) -> str:
+    """Return a thing, "glass", with what is said of it below, if plain ones stand beside it or it is called "it"."""
+    says = is_whole(text) or text.endswith(("-", "–", "—", ":")) or has_verb(text) or leading(text)
+    if says or not below or not all(_is_sentence(each.text) for each in below):
+        return ""
+    about = plain or text[:1].islower() or _RE.anaphor.search(below[0].text)
+    return f"{text} ({'; '.join(bare(each.text) for each in below)})" if about else ""
+
+
 def _is_sentence(text: str) -> bool:
     return text[:1].isupper() and is_whole(text) and has_verb(text)
 
 
 def whole_item(title: str, text: str) -> str:
     """Put the title above an item before what says nothing alone: "passport", "must sign in"."""
-    if text[:1].islower() and (_RE.finite.match(text) or goes_on(text)):
+    if text[:1].islower() and opens_with_verb(text):
         return f"{title} {text}"
     if _RE.status.fullmatch(title) and MODALS.isdisjoint(_RE.relative.split(text.lower())[0].split()):
         return f"{title}: {text}"  # "Prohibited", "Open fire": a verb in it would not say that

@@ -132,9 +132,7 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
 
 def _check_area(cells: int) -> None:
     if cells > MOST_CELLS:
-        raise ValueError(
-            f"a sheet, or a merged part of it, has {cells:,} cells; expected {MOST_CELLS:,} at most"
-        )
+        raise ValueError(f"a sheet or a part of one has {cells:,} cells; expected {MOST_CELLS:,} at most")
 
 
 def _value(cell: Any) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..bank.lexicon import LISTS, VERBS, WORDS, goes_on, has_verb, patterns
+from ..bank.lexicon import LISTS, VERBS, WORDS, goes_on, has_verb, opens_with_verb, patterns
 from .blocks import Row, is_whole
 from .sentences import lowered
 
@@ -31,22 +31,13 @@ class TableRule(NamedTuple):
 def table_rules(
     rows: Sequence[Row], text: str | None = None, outcomes: Sequence[str] | None = None, title: str = ""
 ) -> tuple[list[TableRule], str]:
-    """Return the rules of a table, and how its columns were read.
+    """Return the rules of a table, whose first row names its columns, and how those were read.
 
-    Parameters
-    ----------
-    rows : sequence of Row
-        Lines and cells; the first row has the names of the columns.
-    text, outcomes : str, sequence of str, optional
-        The column of rules, or those of outcomes; None: guessed by their names, or the last column is the outcome.
-    title : str
-        What stands above the table, and says what the values of a matrix are.
-
-    Raises
-    ------
-    ValueError
-        If a column that is named is not there.
+    ``text`` is the column of rules, ``outcomes`` those of outcomes; None: guessed by their names, or the last column is
+    the outcome. The title above the table says what the values of a matrix are. A ValueError names a column that is not
+    there.
     """
+    bare = bool(rows) and not any(rows[0][1])  # a header of nothing: names and values
     rows = _one_header([(line, cells) for line, cells in rows if any(cells)])
     if not rows:
         return [], ""
@@ -59,7 +50,7 @@ def table_rules(
     header, body = rows[0][1], rows[1:]
     even = len({len(cells) for _, cells in rows}) == 1
     two = even and len(header) == 2 and not (text or outcomes)
-    if two and re.search(r"\d", header[1] + header[0] * (header[0].count(" ") > 1)):
+    if two and (bare or re.search(r"\d", header[1] + header[0] * (header[0].count(" ") > 1))):
         made = [TableRule(line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value]
         return made, "if first column, then second"
     if even and not _is_header(header, [cells for _, cells in body]):
@@ -98,6 +89,8 @@ def table_rules(
     last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, usual)
     first = [i for i in usual if i not in last]
     first = [i for i in first if names[i] in PREMISE_NAMES] or first
+    if not outcomes and len(first) == 1 < len(last) and all(re.match(r"\W*\d", header[i]) for i in last):
+        return list(_matrix(header, body, title)), "a matrix, a rule a cell"
     if len(first) == 1 and names[first[0]] in ALONE_NAMES:
         header = ["if" if i == first[0] else name for i, name in enumerate(header)]
     if_, then = (", ".join(header[i] for i in columns) for columns in (first, last))
@@ -116,6 +109,8 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
     """Guess the columns of outcomes: those called "then", else those behind what tells the rows apart, or named so."""
     if then := [i for i in kept if names[i] in THEN_NAMES]:
         return then
+    if asked := [i for i in kept if names[i][:3] == "if "]:
+        return [i for i in kept if i not in asked]
     words = {i: {*re.findall(r"\w+", re.sub(r"\([^()]*\)", "", names[i]))} for i in kept}  # no units
     said = set().union(*words.values())
     ends = {end for pair in WORDS["ends"].items() if said.issuperset(pair) for end in pair}
@@ -123,7 +118,7 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
         i
         for i in kept[:-1]
         if (words[i] & ends and not re.search(r"\d", names[i]))
-        or any(row[i].lower() in _ELSE or bound(row[i]) for row in rows)
+        or any(row[i].lower() in _ELSE or (bound(row[i]) and ":" not in row[i]) for row in rows)
     }
     start = max([1, *(kept.index(i) + 1 for i in bounded)])
     most = min(len(kept), 20) - 1  # all columns, of thousands, would take the square
@@ -131,8 +126,8 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
         start += 1
     named = [n for n, i in enumerate(kept) if n and i not in bounded and words[i] & OUTCOME_NAMES]
     if named:
-        amounts = all(re.search(r"\d", row[i]) for i in kept[start : named[0]] for row in rows if row[i])
-        start = start if start < named[0] and amounts else named[0]
+        amounts = all(re.search(r"\d", row[kept[start]]) for row in rows) if start < named[0] else False
+        start = start if amounts else named[0]
     return [i for i in kept[start:] if i not in bounded]
 
 
@@ -178,8 +173,9 @@ def _texts(
         if beside and beside[0] < column and (goes_on(text) or not has_verb(text)):
             label = cells[beside[0]]  # a term, and what it means
         text = f"{label}: {text}" if label else text
-        others = _others(names, cells, [i for i in beside if cells[i].lower() not in text.lower()])
-        others = others[1:] if text.endswith("?") else others
+        asked = text.endswith("?")
+        others = _others(names, cells, [i for i in beside if cells[i].lower() not in text.lower()], asked)
+        others = others[1:] if asked else others
         said = f"{text.removesuffix('.')}{others}." if others else text
         before, after = (None if i is None else cells[i] or None for i in (premise, conclusion))
         yield TableRule(line, said, before, after and after.removesuffix(".") + others)
@@ -227,6 +223,8 @@ def _decisions(
         conditions = [
             lowered(cells[i].removesuffix("."))
             if header[i].lower() in PREMISE_NAMES
+            else f"{phrase(header[i])[3:]} {cells[i]}"
+            if header[i][:3].lower() == "if "  # "If you have no": "eggs"
             else f"{phrase(header[i])} is {bound(cells[i]) or cells[i]}"
             for i in first
             if cells[i] and cells[i].lower() not in _ANY
@@ -240,11 +238,12 @@ def _decisions(
         yield TableRule(line, f"{premise}, {conclusion}." if effects else "", premise, conclusion)
 
 
-def _others(names: Sequence[str], cells: Sequence[str], columns: Iterable[int]) -> str:
+def _others(names: Sequence[str], cells: Sequence[str], columns: Iterable[int], asked: bool = False) -> str:
     """Return what a row says in other columns, such as "Else", "Exception" and "Penalty"; of notes, some words."""
     said = [(names[i], cells[i].removesuffix(".")) for i in columns if cells[i] and cells[i] not in _BLANK]
     said = [(name, cell) for name, cell in said if name not in LISTS["note_columns"] or " " in cell]
-    labels = ["" if name in LISTS["said"] else f"{name.capitalize()}: " for name, _ in said]
+    bare = [name in LISTS["said"] and (asked or has_verb(cell)) for name, cell in said]
+    labels = ["" if own else f"{name.capitalize()}: " for own, (name, _) in zip(bare, said, strict=True)]
     return "".join(f". {label}{cell}" for label, (_, cell) in zip(labels, said, strict=True))
 
 
@@ -255,7 +254,38 @@ def _effect(name: str, cell: str) -> str:
     order = " " in cell and VERBS.get(cell.split()[0].lower())
     if (whole and has_verb(cell)) or (order and (whole or said in LISTS["orders"])):
         return lowered(cell)  # "action": "call Ann"
+    if opens_with_verb(cell) or (";" in cell and has_verb(cell)):
+        return f"{said}: {lowered(cell)}"  # "conditions": "must travel with an adult"
     return f"{said} {cell}" if re.search(r"\b(?:if|when|by|to|in|for)$", said) else f"{said} is {cell}"
+
+
+def why_no_rule(names: Sequence[str], cells: Sequence[str]) -> str:
+    """Return why a row is no rule of its own, or nothing: it adds up those above it, or is switched off."""
+    name, *others = [*filter(None, cells), ""]
+    if _RE.sum.fullmatch(name) and any(re.search(r"\d", cell) for cell in others):
+        return "a sum"
+    enabled = [cell.lower() for at, cell in enumerate(cells) if names[at : at + 1] == ["enabled"]]
+    return "switched off" if {*enabled} & {"no", "false"} else ""
+
+
+def led_in(lead: str, rules: Sequence[TableRule], rows: Sequence[Row]) -> Iterator[TableRule]:
+    """Put what leads in to a table, and says when or what holds, before each of its rules."""
+    effect, case = _RE.cases.fullmatch(lead), _RE.limits.match(lead)
+    premises = [re.sub("^If ", "", f"{rule.premise} and {rule.conclusion}") for rule in rules]
+    if all(len(cells) == 2 for _, cells in rows):  # "Age", "< 18"
+        premises = [f"{phrase(name)} is {bound(cell) or cell}" for _, (name, cell) in rows[-len(rules) :]]
+    if effect and effect["all"]:
+        premises = [" and ".join(premises)]
+    for rule, premise in zip(rules, premises, strict=False):
+        if effect:
+            conclusion = lowered(effect["then"])
+            yield TableRule(rule.line, f"If {premise}, {conclusion}.", f"If {premise}", conclusion)
+        elif case and rule.text:
+            mark = ":" if has_verb(lead) else ","
+            said = None if rule.premise is None else f"{lead}{mark} {lowered(rule.premise)}"
+            yield rule._replace(text=f"{lead}{mark} {lowered(rule.text)}", premise=said)
+        else:
+            yield rule
 
 
 def bound(cell: str) -> str:
