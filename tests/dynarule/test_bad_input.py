@@ -159,7 +159,7 @@ def test_a_mask_that_does_not_say_what_is_padding_is_refused(ready, bank):
 
 def test_a_memory_searches_where_its_adapter_can(ready, bank):
     _, _, adapter = ready()
-    with pytest.raises(ValueError, match=r"must be one that the adapter has rules in .*got 99"):
+    with pytest.raises(ValueError, match=r"must be one that holds rules .*got 99"):
         RuleMemory(adapter, bank, config=replace(adapter.config, confidence_layer=99))
 
 

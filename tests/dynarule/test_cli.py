@@ -415,8 +415,8 @@ def test_texts_do_not_steer_the_terminal(cli, files):
         # nor does a rule look like another's line
         assert not any(line.lstrip().startswith("[99]") for line in text.splitlines())
     assert r"\u001b[2J" in texts[0] and r"\u200b\udb40\udc41" in texts[0]
-    assert "1 of 13 rules hold characters that nobody sees: " in built
-    assert "1 of 1 questions hold characters that nobody sees: w\\u200b1" in asked.stderr
+    assert "1 of 13 rules hold characters nobody sees: " in built
+    assert "1 of 1 questions hold characters nobody sees: w\\u200b1" in asked.stderr
     assert json.loads(f'"{one_line(hostile)}"') == hostile  # escapes of JSON, so nothing is lost
 
 

@@ -373,9 +373,7 @@ def _local_config(folder: str | Path, config: DynaRuleConfig | None = None) -> D
     folder = Path(folder)
     config = config or DynaRuleConfig.from_pretrained(folder)
     if not (folder / WEIGHTS_FILE).is_file():
-        raise FileNotFoundError(
-            f"{folder} has no {WEIGHTS_FILE}, the adapter's weights; copy the adapter again"
-        )
+        raise FileNotFoundError(f"{folder} has no {WEIGHTS_FILE}, its weights; copy the adapter again")
     return config
 
 

@@ -154,9 +154,7 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
         for name, low in smallest.items():
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= LARGEST:
-                raise ValueError(
-                    f"{name} must be a whole number from {low} to {LARGEST:,}, got {value!r:.60}"
-                )
+                raise ValueError(f"{name} must be a whole number, {low} to {LARGEST:,}, got {value!r:.60}")
 
     def _check_choice(self, name: str, choices: Sequence[str]) -> None:
         if getattr(self, name) not in choices:

@@ -167,9 +167,7 @@ def _has_answer(tokenizer: Any, prompt: str) -> bool:
 
 def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[int]:
     if not getattr(tokenizer, "chat_template", None):
-        raise ValueError(
-            f"prompt {index} is a list of messages, but the tokenizer has no chat template; pass text"
-        )
+        raise ValueError(f"prompt {index} is messages, but the tokenizer has no chat template; pass text")
     plain = [read_message(message, f"prompt {index}") for message in messages]
     roles = [message["role"] for message in plain]
     if roles.count("user") != 1 or roles[-1] != "user":

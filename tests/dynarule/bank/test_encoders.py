@@ -212,5 +212,5 @@ def test_rules_may_be_encoded_while_the_model_reads_others(tiny_model, tiny_toke
     adapter = RuleAdapter(model, dynarule_config(bank.encoder_dim, confidence_layer=1, top_k=2))
     with attach(model, RuleMemory(adapter, bank, 7)) as memory:
         assert torch.equal(encoder(TEXTS), bank.keys_MP) and memory.trace == []
-        with pytest.raises(ValueError, match="leave the block of `attach`"):
+        with pytest.raises(ValueError, match="leave `attach`"):
             LayerEncoder(model, tokenizer)

@@ -126,7 +126,7 @@ def _sealed(rounds: Path) -> dict[str, dict[str, Any]]:
 def write_board(board: dict[str, Any], out: Path) -> Path:
     """Write ``board.json`` and ``index.html`` to a folder beside the submissions, and return the page's path."""
     out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / "board.json", json.dumps(board, indent=1, ensure_ascii=False) + "\n")
+    write_whole(out / "board.json", json.dumps(board, ensure_ascii=False) + "\n")
     write_whole(page := out / "index.html", render_board(board))
     return page
 

@@ -135,9 +135,7 @@ class RuleBank:
         """
         made = make_rules(rules, conclusions, ids)
         if premises and len(premises) != len(made.texts):
-            raise ValueError(
-                f"{len(made.texts)} rules, {len(premises)} premises; give one, or None, per rule"
-            )
+            raise ValueError(f"{len(made.texts)} rules, {len(premises)} premises; give one or None per rule")
         name = getattr(encode, "fingerprint", "") if encoder is None else encoder
         read = key_texts(made.texts, name)
         if premises and name.endswith(PREMISE_KEYS):
@@ -384,9 +382,7 @@ class RuleBank:
                 raise ValueError(f"rule {name!r} is in the bank already; remove it first, or use replace")
             if same_form(text) in staying:
                 there = self.ids[staying[same_form(text)]]
-                raise ValueError(
-                    f"rules {there!r} and {name!r} are the same text, {text!r}; keep one of them"
-                )
+                raise ValueError(f"rules {there!r} and {name!r} are the same text, {text!r}; keep one")
 
 
 def version_of(weight: Tensor) -> int:

@@ -66,9 +66,7 @@ def embed(
                 raise ValueError(
                     f"the embedding of {text!r:.80} does not fit {dtype}; build the bank with --dtype fp32"
                 )
-            raise ValueError(
-                f"the encoder returned {len(bad)} embeddings that are not finite, as of {text!r:.80}"
-            )
+            raise ValueError(f"the encoder returned {len(bad)} embeddings not finite, as of {text!r:.80}")
         if not start:
             rows_NP = rows.new_empty(len(texts), rows.shape[1])
         rows_NP[start : start + len(block)] = rows

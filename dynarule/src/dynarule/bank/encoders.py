@@ -198,9 +198,7 @@ def open_encoder(name: str, model: nn.Module | None = None, tokenizer: Any = Non
         return SentenceEncoder(name)
     count = name.removeprefix(PREFIX)
     if not count.isdecimal() or int(count) < 1:
-        raise ValueError(
-            f"encoder {name!r}: expected layers:N, the first N layers of the model, such as layers:1"
-        )
+        raise ValueError(f"encoder {name!r}: expected layers:N, the model's first N layers, such as layers:1")
     if model is None or tokenizer is None:
         raise ValueError(f"encoder {name!r} is a part of the model that answers; say which with --model")
     return LayerEncoder(model, tokenizer, int(count))

@@ -68,9 +68,7 @@ class LayerEncoder:
         if not 1 <= layers <= len(blocks):
             raise ValueError(f"layers must be 1 to {len(blocks)}, the model's, got {layers}")
         if is_attached(model):
-            raise ValueError(
-                "rules are encoded by the model without rules; leave the block of `attach` first"
-            )
+            raise ValueError("rules are encoded by the model without rules; leave `attach` first")
         self.tokenizer, self.layers = tokenizer, layers
         self.dim = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
         self._embedding: nn.Embedding = base_matrix(model.get_input_embeddings())  # type: ignore[operator]

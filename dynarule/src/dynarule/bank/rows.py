@@ -95,9 +95,7 @@ def check_embeddings(
         if at is None or not len(at):
             continue
         if at.ndim != 1 or at.is_floating_point() or not 0 <= int(at.min()) <= int(at.max()) < len(rows):
-            raise ValueError(
-                f"{name} rows must be whole numbers, 0 to {len(rows) - 1}, the last of the {name}s"
-            )
+            raise ValueError(f"{name} rows must be whole numbers, 0 to {len(rows) - 1}, the last {name}")
     alike = keys_UP.dtype == values_VP.dtype and keys_UP.is_floating_point() and keys_UP.itemsize >= 2
     if not alike or not keys_UP.shape[1]:
         raise ValueError(

@@ -82,9 +82,7 @@ def check_rules(ids: Sequence[str], texts: Sequence[str]) -> None:
         if named in seen:
             raise ValueError(f"rule id {name!r} comes twice; ids tell rules apart in traces")
         if form in first:
-            raise ValueError(
-                f"rules {first[form]!r} and {name!r} are the same text, {text!r}; keep one of them"
-            )
+            raise ValueError(f"rules {first[form]!r} and {name!r} are the same text, {text!r}; keep one")
         first[form] = name
         seen.add(named)
 
@@ -110,22 +108,16 @@ def make_rules(
     texts = listed("rules", texts)
     given_ids = list(range(len(texts))) if ids is None else listed("ids", ids)
     if None in given_ids:
-        raise ValueError(
-            f"rule {given_ids.index(None)}, counted from 0, has no id; give one to each, or to none"
-        )
+        raise ValueError(f"rule {given_ids.index(None)}, counted from 0, has no id; give all one, or none")
     names = [str(i) for i in given_ids]
     given = [None] * len(texts) if conclusions is None else listed("conclusions", conclusions)
     if not len(texts) == len(given) == len(names):
-        raise ValueError(
-            f"{len(texts)} rules, {len(given)} conclusions, {len(names)} ids; give one of each per rule"
-        )
+        raise ValueError(f"{len(texts)} rules, {len(given)} conclusions, {len(names)} ids; give one each")
     check_rules(names, texts)
     made = [conclusion_of(text) if c is None else c for text, c in zip(texts, given, strict=True)]
     for name, conclusion in zip(names, made, strict=True):
         if not isinstance(conclusion, str) or not same_form(conclusion):
-            raise ValueError(
-                f"rule {name!r} has an empty conclusion; leave conclusions out to find them in the rules"
-            )
+            raise ValueError(f"rule {name!r} has an empty conclusion; leave it out to find it in the rule")
     return Rules(texts, made, names)
 
 

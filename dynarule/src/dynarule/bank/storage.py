@@ -40,9 +40,7 @@ def check_place(folder: Path, overwrite: bool) -> None:
                 f"{folder} exists already; choose a new folder, or overwrite it (--overwrite, overwrite=True)"
             )
     elif folder.is_file() or (folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir())):
-        raise ValueError(
-            f"{folder} is not a rule bank (no {FILE}), so it is not overwritten; choose a new folder"
-        )
+        raise ValueError(f"{folder} is not a rule bank (no {FILE}), so it is kept; choose a new folder")
 
 
 def save_bank(bank: RuleBank, folder: str | PathLike[str], overwrite: bool = False) -> None:
@@ -75,9 +73,7 @@ def load_bank(folder: str | PathLike[str]) -> RuleBank:
     """Read a bank; see `RuleBank.load`. Nothing is written, and no file is moved."""
     path = Path(folder) / FILE
     if not path.is_file():
-        raise FileNotFoundError(
-            f"no rule bank in {folder} (no {FILE}): dynarule bank build, or RuleBank.save"
-        )
+        raise FileNotFoundError(f"no rule bank in {folder} (no {FILE}): dynarule bank build or RuleBank.save")
     while True:
         before = _identity(path)
         try:

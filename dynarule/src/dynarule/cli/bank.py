@@ -171,9 +171,7 @@ def questions(
     table = folder / "rules.csv"
     made = draft_questions(read_rules(table if table.is_file() else folder / "rules.txt"), count)
     if not made:
-        raise ValueError(
-            f"no rule of {folder} has a premise of its own, so there is nothing to ask from; write {target}"
-        )
+        raise ValueError(f"no rule of {folder} has a premise of its own, to ask from; write {target}")
     write_whole(drafts, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in made))
     chains = sum(len(row["steps"]) > 1 for row in made)
     note(f"{drafts}: {len(made)} drafts, {chains} of them chains; correct them and save them as {target}")

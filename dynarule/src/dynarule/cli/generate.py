@@ -102,9 +102,7 @@ def serve(
     served: Served,
     book: Annotated[
         list[str] | None,
-        typer.Option(
-            "--book", help="A further book, NAME=RULES; a request names the one it asks as its model."
-        ),
+        typer.Option("--book", help="A further book, NAME=RULES; a request names it as its model."),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="Where to listen.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any that is free.")] = 8000,

@@ -99,9 +99,7 @@ def inspect(
     elif (folder / "adapter_config.json").is_file():
         _inspect_adapter(folder)
     else:
-        raise FileNotFoundError(
-            f"{folder} has neither adapter_config.json nor {FILE}; give an adapter or a bank"
-        )
+        raise FileNotFoundError(f"{folder} has neither adapter_config.json nor {FILE}; give one of them")
 
 
 def _inspect_bank(folder: Path) -> None:

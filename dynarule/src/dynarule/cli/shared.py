@@ -162,9 +162,7 @@ def note_unseen(what: str, texts: Sequence[str]) -> None:
     """Say which texts hold characters that `printable` escapes: a model reads what their reader does not see."""
     # Half a surrogate pair is refused where the text is read.
     if hiding := [t for t in texts if any(not "\ud800" <= sign <= "\udfff" for sign in _CONTROL.findall(t))]:
-        note(
-            f"{len(hiding)} of {len(texts)} {what} hold characters that nobody sees: {one_line(hiding[0][:200])}"
-        )
+        note(f"{len(hiding)} of {len(texts)} {what} hold characters nobody sees: {one_line(hiding[0][:200])}")
 
 
 @contextmanager

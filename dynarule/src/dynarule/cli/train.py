@@ -25,9 +25,7 @@ def train(
     held_out: Annotated[
         Path | None, typer.Option("--held-out", help="Questions to measure on, in the same format.")
     ] = None,
-    stage: Annotated[
-        str, typer.Option("--stage", help="1: all rules; retrieval: finding alone; 2: top K.")
-    ] = "1",
+    stage: Annotated[str, typer.Option("--stage", help="1: all rules; retrieval: finding; 2: top K.")] = "1",
     adapter: Annotated[
         Path | None, typer.Option("--adapter", help="Start from it.", show_default="new")
     ] = None,
@@ -38,9 +36,7 @@ def train(
     encoder: EncoderOption = None,
     setting: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", help="name=value of the recipe, e.g. --set batch_size=4; a wrong name lists them."
-        ),
+        typer.Option("--set", help="name=value of the recipe, as batch_size=4; a wrong name lists them."),
     ] = None,
     add: Annotated[
         list[str] | None,
@@ -51,9 +47,7 @@ def train(
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume", help="Go on from the newest whole checkpoint in --out; begin if there is none."
-        ),
+        typer.Option("--resume", help="Go on from the newest checkpoint in --out; begin if there is none."),
     ] = False,
     report_to: Annotated[str, typer.Option("--report-to", help="none, tensorboard, wandb, ...")] = "none",
     device: DeviceOption = None,
@@ -70,9 +64,7 @@ def train(
     measured = read_rows(held_out) if held_out else None
     recipe = recipe_of(method, stage, setting or (), add or (), rows)
     if stage != "1" and adapter is None:
-        raise ValueError(
-            f"stage {stage} starts from stage 1; give --adapter with the folder that stage 1 wrote"
-        )
+        raise ValueError(f"stage {stage} starts from stage 1; give the folder it wrote as --adapter")
     unmixed = stage != FINDING and recipe.mix is None
     if unmixed and not any(pair.startswith("mix=") for pair in setting or ()):
         note("the questions are not of the paper's three families, so all are drawn alike (mix=null)")
@@ -112,12 +104,8 @@ def recipe_of(
 ) -> Any:
     """Return a stage's recipe with ``name=value`` settings, and additions as ``name`` or ``name:setting=value,...``.
 
-    Without a mix of their own, questions that are not of the paper's three families are all drawn alike.
-
-    Raises
-    ------
-    ValueError
-        If a name or a value is wrong.
+    Without a mix of their own, questions that are not of the paper's three families are all drawn alike. A ValueError
+    lists the names where one is wrong.
     """
     from ..training import PAPER_MIX, Recipe, families, paper_recipe
 

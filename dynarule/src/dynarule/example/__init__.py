@@ -19,26 +19,9 @@ BOOKS = {"library": ("rules.txt", "questions.jsonl")}
 
 
 def write_example(folder: str | Path, book: str | None = None) -> Path:
-    """Write ``rules.txt``, ``train.jsonl``, ``held_out.jsonl`` and ``model`` into a new folder, or a rule book.
+    """Write ``rules.txt``, ``train.jsonl``, ``held_out.jsonl`` and ``model`` into a new folder, and return it.
 
-    Parameters
-    ----------
-    folder : path
-        Where; must not exist.
-    book : str or None
-        A name of `BOOKS`: its ``rules.txt`` and ``questions.jsonl`` instead, and no model.
-
-    Returns
-    -------
-    Path
-        The folder.
-
-    Raises
-    ------
-    FileExistsError
-        If the folder is there already.
-    ValueError
-        If there is no such book.
+    With a name of `BOOKS`, that book's ``rules.txt`` and ``questions.jsonl`` instead, and no model.
     """
     if book is not None and book not in BOOKS:
         raise ValueError(f"there is no book {book!r}; type one of {sorted(BOOKS)}, or leave it out")

@@ -32,9 +32,7 @@ class Refusals:
     def __init__(self, memory: RuleMemory, start: int, least: float) -> None:
         layer = memory.config.confidence_layer
         if layer is None:
-            raise ValueError(
-                "min_support needs the searches of a confidence layer, and the adapter names none"
-            )
+            raise ValueError("min_support needs the searches of a confidence layer, the adapter has none")
         self.memory, self.start, self.least, self.layer = memory, start, least, layer
         self.at: dict[int, tuple[int, Retrieval]] = {}
         self._seen = 0

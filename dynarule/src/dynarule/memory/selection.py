@@ -49,9 +49,7 @@ class LayerMemory:
         self.config.validate()
         held, layer = self.adapter.config.layers(self.adapter.num_layers), self.config.confidence_layer
         if layer is not None and layer not in held:
-            raise ValueError(
-                f"confidence_layer must be one that the adapter has rules in ({held}), got {layer}"
-            )
+            raise ValueError(f"confidence_layer must be one that holds rules ({held}), got {layer}")
         self._projections: dict[int, RuleProjection] = {}
         self.given: dict[str, Any] = {}
         self.prompts = 0, 0

@@ -140,9 +140,7 @@ class RuleMemory(LayerMemory):
         question = real if given is None else given.to(real) & real
         if not bool(question.any(-1).all()):
             row = int((~question.any(-1)).nonzero()[0])
-            raise ValueError(
-                f"row {row} of the batch has no question token, so nothing says which rules it needs"
-            )
+            raise ValueError(f"row {row} of the batch has no question token, which says what rules it needs")
         return question
 
     def holds(self, layer: int) -> bool:

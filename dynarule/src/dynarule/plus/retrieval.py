@@ -126,9 +126,7 @@ def train_retrieval(
     projection = adapter[layer]
     asks_as_paper = getattr(projection, "reader", None) is None
     if asks_as_paper and hasattr(attention_blocks(model)[layer], "q_norm"):
-        raise ValueError(
-            "the model norms its queries, so the paper's cannot be trained alone; set search_heads"
-        )
+        raise ValueError("the model norms queries, so the paper's cannot be trained alone; set search_heads")
     search = search_id(tokenizer, config.search_token or SEARCH_TOKEN)
     encoder = encoder_for(config, tokenizer, bank.ids, rows, encoder)
     premises = [bank.parts_of(text)[0] for text in bank.texts]

@@ -190,9 +190,7 @@ class Encoder:
         answers, gold = row["answers"], Gold()
         texts = isinstance(answers, list | tuple) and len(answers) and all(map(_is_text, answers))
         if self.target is None and not texts:
-            raise ValueError(
-                f"answers are a list of texts, those of {row['question']!r:.80} are {answers!r:.60}"
-            )
+            raise ValueError(f"answers of {row['question']!r:.80} are a list of texts, got {answers!r:.60}")
         for number, step in enumerate(row["steps"], 1):
             given = step if isinstance(step, Mapping) else {}
             text, rules = given.get("text", given.get("nl")), given.get("rule_ids")
