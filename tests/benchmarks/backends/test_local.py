@@ -11,6 +11,7 @@ from rwbench.backends import Decoding, cut, device, local, rows
 from rwbench.backends.local import Local, load
 from rwbench.backends.rows import NoRequest
 from rwbench.models import base_folder
+from tokenizers import Tokenizer
 
 
 @pytest.fixture
@@ -182,7 +183,7 @@ def test_other_weights_or_another_prompt_are_another_model(model_folder, tmp_pat
         'name = "own"\nversion = "3"\nchat = false\nremove = ["<step>"]\n'
         'answer = """{rules}\n\n{question}\n"""\n'
     )
-    with pytest.raises(ValueError, match=r"prompt is own-3@.*was made for answer-2@"):
+    with pytest.raises(ValueError, match=r"made for prompt template answer-2@.*, now it is own-3@"):
         made.prepare()
     own = Local.of(str(copy))
     assert own.prompt == own.template.id and own.weights == made.weights
@@ -217,6 +218,13 @@ def test_control_tokens_that_rules_questions_and_answers_spell_are_text(model_fo
     text, marked, ended, _ = backend._read(written, tokenizer, Decoding())
     assert (text, ended, backend.without_marks(marked)) == ("a <end> b", False, "a <end> b<search>")
     assert rows.encoded(tokenizer, marked, False) == written
+
+
+def test_a_tokenizer_is_the_one_that_was_saved(model_folder):
+    """Of a folder whose configuration says qwen2, AutoTokenizer makes Qwen's, and nothing that was saved is read."""
+    base = base_folder(str(model_folder))
+    saved, text = Tokenizer.from_file(str(base / "tokenizer.json")), "Chases_the_tiny-bridge(A, 12)"
+    assert local.load_tokenizer(base)(text)["input_ids"] == saved.encode(text).ids
 
 
 def test_a_folder_without_a_model_is_a_clear_error(tmp_path):

@@ -99,7 +99,7 @@ def check_template(wanted: str, template: Template) -> None:
     """Raise a ValueError if a run was made for another prompt template; without an id there is nothing to compare."""
     if wanted and wanted != template.id:
         raise ValueError(
-            f"the run was made for prompt template {wanted}, this version has {template.id}; start a new run"
+            f"the run was made for prompt template {wanted}, now it is {template.id}; put it back, or start a new run"
         )
 
 

@@ -15,6 +15,7 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import field
 from functools import lru_cache
 from itertools import dropwhile
@@ -27,7 +28,7 @@ from ruleworld_data.prompts import Prompt, Template, answer_template
 from ..models import base_folder, fingerprint, model_template
 from ..registry import Positive
 from ..spec import DATA_VERSION
-from . import Backend, Completion, Decoding, Finish, component, cut
+from . import Backend, Completion, Decoding, Finish, check_template, component, cut
 from .device import chosen_device, placed, usual_dtype
 from .kept import KeptStates, release_memory
 from .rows import NoRequest, Row, as_written, encoded, marked, parts_of
@@ -88,13 +89,12 @@ class Local(Backend):
 
     def check(self) -> None:
         """Raise a ValueError if the files are not those that the spec names."""
-        for name, ours in (("weights", fingerprint(base_folder(self.model))), ("prompt", self.template.id)):
-            wanted = getattr(self, name)
-            if wanted and wanted != ours:
-                raise ValueError(
-                    f"model {self.model!r} has changed since the run was specified: {name} is {ours}, the run was "
-                    f"made for {wanted}; put the old files back, or start a new run"
-                )
+        check_template(self.prompt, self.template)
+        if self.weights and self.weights != (ours := fingerprint(base_folder(self.model))):
+            raise ValueError(
+                f"model {self.model!r} has changed since the run was specified: weights is {ours}, the run was made "
+                f"for {self.weights}; put the old files back, or start a new run"
+            )
 
     def as_text(self, text: str) -> str:
         """Return a text with marks at the control tokens that it spells."""
@@ -266,7 +266,7 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None, dtype: str = 
         If that is not possible.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from transformers import GenerationConfig
+    from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -274,40 +274,48 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None, dtype: str = 
     tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder or folder))  # an adapter adds a token
     device = chosen_device()
     dtype = dtype or usual_dtype(folder, device != "cpu")
-    model, loaded = _opened("AutoModelForCausalLM", folder, dtype=dtype, output_loading_info=True)
-    if missing := sorted(loaded["missing_keys"]):  # they would be drawn at random
+    options: dict[str, Any] = {"dtype": dtype, "output_loading_info": True}
+    with _mistakes_named(folder):
+        loaded: Any = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=False, **options)
+    model, report = loaded
+    if missing := sorted(report["missing_keys"]):  # they would be drawn at random
         raise ValueError(f"{folder} lacks {len(missing)} weights, such as {missing[0]}; copy the model again")
     # Of how a checkpoint wants to be decoded only its ends count: all models decode alike.
     ends = ("bos_token_id", "eos_token_id", "pad_token_id")
-    model.generation_config = GenerationConfig(
-        **{name: getattr(model.generation_config, name) for name in ends}
-    )
+    kept = {name: getattr(model.generation_config, name) for name in ends}
+    model.generation_config = GenerationConfig(**kept)
     return placed(model, device).eval(), tokenizer
 
 
 @lru_cache(maxsize=4)
 def load_tokenizer(folder: Path) -> Any:
     """Load a tokenizer; a ValueError if that is not possible."""
-    return _opened("AutoTokenizer", folder)
+    from dynarule.tokenizer import load_tokenizer as load_saved
+
+    with _mistakes_named(folder):
+        return load_saved(folder)
 
 
-def _opened(kind: str, folder: Path, **options: Any) -> Any:
-    import transformers
-
+@contextmanager
+def _mistakes_named(folder: Path) -> Iterator[None]:
     try:
-        return getattr(transformers, kind).from_pretrained(folder, trust_remote_code=False, **options)
+        yield
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"cannot load the model in {folder} as {kind} ({first}); it must hold a causal model and its "
-            "tokenizer, saved by transformers"
+            f"cannot load the model in {folder} ({first}); give a causal model and tokenizer saved by transformers"
         ) from None
 
 
 @lru_cache(maxsize=4)
 def _positions(name: str) -> int | None:
     """Read the context length without loading weights."""
-    return getattr(_opened("AutoConfig", base_folder(name)), "max_position_embeddings", None)
+    from transformers import AutoConfig
+
+    with _mistakes_named(folder := base_folder(name)):
+        return getattr(
+            AutoConfig.from_pretrained(folder, trust_remote_code=False), "max_position_embeddings", None
+        )
 
 
 def end_ids(name: str, dtype: str = "") -> set[int]:
