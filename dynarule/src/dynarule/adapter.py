@@ -27,7 +27,7 @@ from .attention_interface import READ_WITH, is_attached
 from .base_model import BaseModel, attention_blocks, base_matrix
 from .config import CONFIG_FILE, NAME, WEIGHTS_FILE, DynaRuleConfig
 from .projection import RuleProjection
-from .search_token import SEARCH_TOKEN, token_rows, vocabulary_matrices
+from .search_token import SEARCH_TOKEN, prepare_search, search_id, token_rows, vocabulary_matrices
 
 LEFT_OPEN = "encoder", "search_token", "search_cues", "curve", "min_support"
 """Settings that say nothing in a fresh adapter; training and measuring fill them in."""
@@ -354,15 +354,21 @@ class RuleAdapter(nn.Module):
         return active[0]
 
 
-def load_adapter(model: nn.Module, folder: str | Path, **options: Any) -> PeftModel:
+def load_adapter(model: nn.Module, folder: str | Path, tokenizer: Any = None, **options: Any) -> PeftModel:
     """Return ``PeftModel.from_pretrained(model, folder)`` of a local folder, whose weights are there and finite.
+
+    With a ``tokenizer``, it and the model are given the ``<search>`` that was trained, as `prepare_search` does.
 
     Raises
     ------
     FileNotFoundError, ValueError
-        As `DynaRuleConfig.from_pretrained`; if the weights are missing (PEFT would ask the Hub) or not finite.
+        As `DynaRuleConfig.from_pretrained`; if the weights are missing (PEFT would ask the Hub) or not finite; if the
+        tokenizer has ``<search>`` at another id.
     """
     config = _local_config(folder, options.pop("config", None))
+    if tokenizer is not None and config.search_id is not None:
+        prepare_search(model, tokenizer, config.search_token or SEARCH_TOKEN)
+        search_id(tokenizer, config.search_token, config.search_id)
     tuned = PeftModel.from_pretrained(cast(Any, model), Path(folder), config=config, **options)
     RuleAdapter(tuned).check_finite()
     return tuned

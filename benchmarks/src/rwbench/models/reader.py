@@ -20,7 +20,6 @@ from dynarule import (
     encoder_of,
     generate,
     load_adapter,
-    prepare_search,
     question_prompts,
     search_id,
 )
@@ -120,11 +119,9 @@ def load_reader(name: str, method: str, representation: str, dtype: str = "") ->
     own = (folder / "tokenizer_config.json").is_file()
     model, tokenizer = load_fresh(base_folder(name), folder if own else None, dtype)
     config = DynaRuleConfig.from_pretrained(folder)
+    model = load_adapter(model, folder, tokenizer, config=config).eval()
     search = config.search_id
-    if search is not None:
-        prepare_search(model, tokenizer, config.search_token)
-    elif config.search_token is not None:
+    if search is None and config.search_token is not None:
         search = search_id(tokenizer, config.search_token)
-    model = load_adapter(model, folder, config=config).eval()
     encode = EmbeddingCache(encoder_of(config.encoder, model, tokenizer), cache_root() / "rules")
     return RuleReader(model, tokenizer, config, search, encode, step_mark(name, tokenizer))

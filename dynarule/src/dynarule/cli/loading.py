@@ -139,7 +139,6 @@ class Served:
         """Load the base model with its adapter, its tokenizer and a bank for it; cheap checks first."""
         from ..adapter import load_adapter
         from ..config import DynaRuleConfig
-        from ..search_token import SEARCH_TOKEN, prepare_search, search_id
 
         config = DynaRuleConfig.from_pretrained(self.adapter)
         if not self.rules.exists():
@@ -147,12 +146,9 @@ class Served:
                 f"no rules at {self.rules}; give a bank folder, .parquet, .csv, .tsv or a text file"
             )
         base, tokenizer = load_model(self.model, self.adapter, self.device)
-        if config.search_id is not None:
-            prepare_search(base, tokenizer, config.search_token or SEARCH_TOKEN)
-            search_id(tokenizer, config.search_token, config.search_id)
         if self.min_support is not None:
             config.min_support = self.min_support
-        tuned = load_adapter(base, self.adapter, config=config)
+        tuned = load_adapter(base, self.adapter, tokenizer, config=config)
         bank = load_rules(self.rules, self.encoder, config.encoder, tuned, tokenizer)
         warn_of_unknown(tokenizer, bank.texts, "rules")
         bank.to(base.device, base.dtype)

@@ -154,13 +154,10 @@ def _adapter(folder: Path | None, method: str, seed: int, model: Any, tokenizer:
     import torch
 
     from ..adapter import RuleAdapter, load_adapter
-    from ..config import DynaRuleConfig, dynarule_config, kblam_config, srki_config
-    from ..search_token import prepare_search
+    from ..config import dynarule_config, kblam_config, srki_config
 
     if folder is None:
         make = {"dynarule": dynarule_config, "srki": srki_config, "kblam": kblam_config}[method]
         torch.manual_seed(seed)
         return RuleAdapter(model, make(width))
-    if DynaRuleConfig.from_pretrained(folder).search_id is not None:
-        prepare_search(model, tokenizer)
-    return RuleAdapter(load_adapter(model, folder, is_trainable=True))
+    return RuleAdapter(load_adapter(model, folder, tokenizer, is_trainable=True))
