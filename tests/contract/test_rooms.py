@@ -10,8 +10,6 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from rwbench.cli.app import app
-from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = {
@@ -68,13 +66,6 @@ def test_top_level_holds_what_the_design_names_and_nothing_else():
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     top = {name.split("/")[0] for name in listed.stdout.split("\0") if name and name[0] != "."}
     assert top == {*FOLDERS.split(), *FILES.split()}
-
-
-def test_the_demo_ends_with_what_to_type_for_a_pretrained_model():
-    """A command that there is; what it lacks it says itself."""
-    demo = (ROOT / "Makefile").read_text(encoding="utf-8").split("\ndemo:")[1].split("\n\n")[0]
-    typed = re.fullmatch(r'\t@echo ".*: \$\(BIN\)/rwbench (models add smollm2)"', demo.splitlines()[-1])
-    assert CliRunner().invoke(app, [*typed[1].split(), "--help"]).exit_code == 0
 
 
 def test_names_of_lazy_packages_are_seen_by_type_checkers():

@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_390,
     "dynarule": 13_420,
     "benchmarks": 10_770,
-    "tests": 20_180,
+    "tests": 19_900,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 35_580

@@ -131,57 +131,44 @@ def test_searches_are_capped_and_traced_by_prompt_across_batches(most, ask):
         assert [(r.row, r.step) for r in answer.trace] == [(number, step) for step in range(most + 1)]
 
 
+@pytest.fixture
+def dictated(bank, tiny_model, word_tokenizer):
+    """A function: what stands between the searches of an answer whose other tokens are those of some lines."""
+
+    def write(lines, most, searches, cues=(), **settings):
+        tokenizer, model = word_tokenizer(lines), tiny_model("llama")
+        search, *search_cues = tokenizer.convert_tokens_to_ids(["<search>", *cues])
+        settings |= {"confidence_layer": 2, "top_k": 5, "search_cues": search_cues}
+        RuleAdapter(model, dynarule_config(WIDTH, **settings)).train_search(search)
+        script = tokenizer("\n".join(lines))["input_ids"]
+
+        def writes(ids, scores):
+            done = sum(token != search for token in ids[0, 1:].tolist())
+            return torch.full_like(scores, -torch.inf).index_fill(1, torch.tensor([script[done]]), 0.0)
+
+        options = {"max_new_tokens": len(script) + searches, "max_searches": most, "keep_search": True}
+        options |= {"logits_processor": [writes], "eos_token_id": -1}
+        (answer,) = generate(model, tokenizer, bank, ["a"], **options)
+        assert [token for token in answer.token_ids if token != search] == script
+        parts = answer.text.replace(" ", "").split("<search>")
+        assert len(parts) == len(answer.trace) == 1 + searches
+        return parts
+
+    return write
+
+
 @pytest.mark.parametrize(("place", "most", "later"), [("behind", 9, 2), ("behind", 1, 1), ("before", 9, 0)])
-def test_search_is_written_behind_all_headers_but_the_first(
-    place, most, later, bank, tiny_model, word_tokenizer
-):
-    header = "[Step {}] a"
-    texts = [header.format(number) for number in (1, 2, 12)]
-    tokenizer = word_tokenizer(texts)
-    search = tokenizer.convert_tokens_to_ids("<search>")
-    model = tiny_model("llama")
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5, search_place=place))
-    adapter.train_search(search)
-    script = tokenizer("\n".join(texts))["input_ids"]
-
-    def writes(ids, scores):
-        """Force the script, whatever was written between its tokens."""
-        done = sum(token != search for token in ids[0, 1:].tolist())
-        return torch.full_like(scores, -torch.inf).index_fill(1, torch.tensor([script[done]]), 0.0)
-
-    options = {"max_new_tokens": len(script) + later, "max_searches": most, "logits_processor": [writes]}
-    (answer,) = generate(model, tokenizer, bank, ["a"], eos_token_id=-1, keep_search=True, **options)
-    assert [token for token in answer.token_ids if token != search] == script
-    parts = answer.text.replace(" ", "").split("<search>")
-    assert len(parts) == len(answer.trace) == 1 + later
+def test_search_is_written_behind_all_headers_but_the_first(place, most, later, dictated):
+    parts = dictated([f"[Step {number}] a" for number in (1, 2, 12)], most, later, search_place=place)
     assert all(part.endswith(end) for part, end in zip(parts[:later], ["[Step2]", "[Step12]"], strict=False))
 
 
 @pytest.mark.parametrize("most", [9, 2])
-def test_search_is_written_behind_each_premise_once(most, bank, tiny_model, word_tokenizer):
+def test_search_is_written_behind_each_premise_once(most, dictated):
     lines = ["so has [Step 1] a so b has c . a has so", "[Step 12] a b so", "[Answer] a so b has"]
-    tokenizer = word_tokenizer(lines)
-    search, *cues = tokenizer.convert_tokens_to_ids(["<search>", "so", "has"])
-    model = tiny_model("llama")
-    settings = {"search_place": "premise", "search_cues": cues}
-    adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=5, **settings))
-    adapter.train_search(search)
-    script = tokenizer("\n".join(lines))["input_ids"]
-
-    def writes(ids, scores):
-        done = sum(token != search for token in ids[0, 1:].tolist())
-        return torch.full_like(scores, -torch.inf).index_fill(1, torch.tensor([script[done]]), 0.0)
-
-    options = {
-        "max_new_tokens": len(script) + min(most, 3),
-        "max_searches": most,
-        "logits_processor": [writes],
-    }
-    (answer,) = generate(model, tokenizer, bank, ["a"], eos_token_id=-1, keep_search=True, **options)
-    assert [token for token in answer.token_ids if token != search] == script
-    pieces = answer.text.replace(" ", "").split("<search>")
+    parts = dictated(lines, most, min(most, 3), cues=("so", "has"), search_place="premise")
     expected = ["sohas[Step1]a", "sobhasc.a", "hasso[Step12]ab", "so[Answer]asobhas"]
-    assert pieces[:most] == expected[:most] and len(pieces) == len(answer.trace) == 1 + min(most, 3)
+    assert parts[:most] == expected[:most]
 
 
 def test_an_answer_ends_where_a_search_finds_nothing_that_stands_out(ask):

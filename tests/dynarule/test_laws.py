@@ -40,7 +40,7 @@ def answers(ids, mask, search=((0, 1), (0, 5), (1, 3), (2, 0))):
     return torch.cat([ids, more], 1), torch.cat([mask, torch.ones_like(more)], 1), question
 
 
-PIECES = [9, *[1] * 10]  # prefill, then one token at a time through the cache
+WHOLE, PIECES = [19], [9, *[1] * 10]  # at once; prefill, then one token at a time through the cache
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
@@ -242,15 +242,14 @@ def test_cached_generation_is_the_full_forward_through_searches(
     adapter[2].v.weight.mul_(4)  # what a <search> changes stands out of bf16's rounding
     memory = RuleMemory(adapter, bank.to("cpu", dtype), SEARCH)
     full, mask, question = answers(*batch())
-    positions = (mask.cumsum(-1) - 1).clamp_min(0)
     with attach(model, memory):
         stepwise = in_pieces(model, full, mask, PIECES)
         told = sorted((r.row, r.step, r.layer, tuple(r.ids)) for r in memory.trace)
         memory.question_mask_BT = question
-        at_once = model(full, attention_mask=mask, position_ids=positions).logits
+        at_once = in_pieces(model, full, mask, WHOLE)
         told_at_once = sorted((r.row, r.step, r.layer, tuple(r.ids)) for r in memory.trace)
         memory.search_token_id = None
-        without = model(full, attention_mask=mask, position_ids=positions).logits
+        without = in_pieces(model, full, mask, WHOLE)
     real = mask.bool()
     if dtype == torch.float32:
         assert near(stepwise[real], at_once[real])
@@ -274,7 +273,6 @@ def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_mod
     assert sorted(adapter.layers) == [str(layer) for layer in range(1, adapter.num_layers)]
     memory = RuleMemory(adapter, bank, SEARCH)
     full, mask, question = answers(*batch())
-    positions = (mask.cumsum(-1) - 1).clamp_min(0)
     with attach(model, memory):
         stepwise = in_pieces(model, full, mask, PIECES)
         last = {}
@@ -288,7 +286,7 @@ def test_layers_after_the_confidence_layer_can_read_what_it_keeps(bank, tiny_mod
                 value = adapter[layer].heads(adapter[layer].values(bank.values_MP[rows]))
                 assert near(memory._kept[layer][1][row], value)
         memory.question_mask_BT = question
-        at_once = model(full, attention_mask=mask, position_ids=positions).logits
+        at_once = in_pieces(model, full, mask, WHOLE)
     assert near(stepwise[mask.bool()], at_once[mask.bool()])
 
 
@@ -300,7 +298,7 @@ def test_keeping_all_rules_is_not_pruning_whenever_rows_search(bank, tiny_model,
     for top_k in (None, len(bank), len(bank) + 50):
         model = tiny_model("qwen2")  # with the same weights, and so the same adapter
         adapter = RuleAdapter(model, dynarule_config(WIDTH, confidence_layer=2, top_k=top_k))
-        for pieces in ([19], PIECES):
+        for pieces in (WHOLE, PIECES):
             memory = RuleMemory(adapter, bank, SEARCH)
             memory.question_mask_BT = question[:, : pieces[0]]
             with attach(model, memory):

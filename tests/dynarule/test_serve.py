@@ -14,7 +14,6 @@ from urllib.parse import quote
 
 import openai
 import pytest
-import torch
 import uvicorn
 from dynarule.bank.storage import changed_bank
 from dynarule.serve import Answer, Book, Engine, EngineClosed, Request, make_app
@@ -22,18 +21,11 @@ from starlette.testclient import TestClient
 
 from dynarule import RuleAdapter, RuleBank, dynarule_config, generate, question_prompts
 
-WIDTH = 20
+from .conftest import WIDTH, FakeEncoder
+
 HANGS = 600
 """Seconds after which something will never come; how busy the machine is decides nothing."""
 QUESTIONS = ["w11 w12 w13", "w20", "w31 w32 w33 w34 w35 w36"]
-
-
-class FakeEncoder:
-    fingerprint = ""
-
-    def __call__(self, texts):
-        rows = [torch.randn(WIDTH, generator=torch.Generator().manual_seed(sum(map(ord, t)))) for t in texts]
-        return torch.stack(rows)
 
 
 @pytest.fixture
@@ -70,6 +62,12 @@ def held_up(engine):
     assert begun.wait(HANGS)
     yield
     held.set()
+
+
+def wait_for(condition):
+    until = time.monotonic() + HANGS
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
 
 
 def asked(question):
@@ -196,10 +194,15 @@ def test_rules_change_while_it_serves_and_are_on_disk_when_acknowledged(served, 
         assert other.status_code == 400 and "changed by another process" in other.json()["error"]["message"]
 
 
+def cases(name):
+    lines = Path(__file__).with_name(f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
 REFUSED = [
     {"ask": {"messages": asked("w1 " * 256)}, "message": "the model reads 256 at most"},
     {"ask": {"messages": asked("w" * (1 << 20))}, "status": 413, "message": "1,048,576 bytes"},
-    *map(json.loads, Path(__file__).with_name("refused.jsonl").read_text(encoding="utf-8").splitlines()),
+    *cases("refused"),
 ]
 
 
@@ -211,17 +214,7 @@ def test_what_cannot_be_answered_is_an_error_of_openais_shape(client, case):
     assert error.value.body["type"] == "invalid_request_error"
 
 
-@pytest.mark.parametrize(
-    ("body", "param", "message"),
-    [
-        ('{"model": "bank", "prompt": ["w1", 5]}', "prompt.1", "got 5"),
-        ('{"model": "bank", "prompt": null}', "prompt", "got None"),
-        ('{"model": "bank", "prompt": "w1", "stop": [["w2"]]}', "stop.0", r"got \['w2'\]"),
-        ('{"model": "bank"}', "prompt", "required$"),
-        ('{"model": }', None, "at character 10"),
-        ("[]", None, "valid dictionary.*; send it with Content-Type"),
-    ],
-)
+@pytest.mark.parametrize(("body", "param", "message"), cases("bodies"))
 def test_a_field_that_is_wrong_is_named_as_the_client_calls_it(served, body, param, message):
     with TestClient(make_app(served[0]), base_url="http://localhost") as http:
         answer = http.post("/v1/completions", content=body, headers={"content-type": "application/json"})
@@ -314,11 +307,9 @@ def test_who_waits_when_the_engine_is_closed_is_told(served):
     with held_up(engine):
         waiting.start()
         engine.submit(Request("bank", "w1", told.append))
-        while not engine._jobs:
-            time.sleep(0.01)
+        wait_for(lambda: engine._jobs)
         closing.start()
-        while not engine._closed:
-            time.sleep(0.01)
+        wait_for(lambda: engine._closed)
     closing.join()
     waiting.join()
     assert failed and [type(what) for what in told] == [EngineClosed]
@@ -329,20 +320,13 @@ def test_who_waits_when_the_engine_is_closed_is_told(served):
     assert answer.status_code == 503 and answer.json()["error"]["type"] == "server_error"
 
 
-def wait_for(condition):
-    until = time.monotonic() + HANGS
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-
-
 def test_a_client_that_went_away_leaves_its_place(served):
     engine, sent = served[0], []
     submit, engine.submit = engine.submit, lambda request: (sent.append(request), submit(request))
     server = uvicorn.Server(uvicorn.Config(make_app(engine), port=0, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.01)
+    wait_for(lambda: server.started)
     address, body = server.servers[0].sockets[0].getsockname(), b'{"model": "bank", "prompt": "w1"}'
     head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
     with held_up(engine):
@@ -397,8 +381,7 @@ def test_who_asks_again_at_once_is_answered_with_the_others(served, monkeypatch)
     with held_up(engine):
         for thread in users:
             thread.start()
-        while len(engine._waiting) < 3:
-            time.sleep(0.01)
+        wait_for(lambda: len(engine._waiting) == 3)
     for thread in users:
         thread.join()
     assert sizes == [3, 3, 3]

@@ -31,17 +31,6 @@ def rules(*names):
     return RuleBank(keys, keys, list(names), [f"text of {name}" for name in names], "minilm@1")
 
 
-def kill_at_random(work, seconds, stream):
-    """Run a function that never ends in a process of its own, and kill it at a random moment after it began."""
-    began = FORK.Event()
-    child = FORK.Process(target=work, args=(began,))
-    child.start()
-    assert began.wait(60)
-    time.sleep(stream.uniform(0, seconds))
-    os.kill(child.pid, signal.SIGKILL)
-    child.join()
-
-
 def commands(arguments):
     """Run commands one after another; return those that succeeded."""
     return [words for words in arguments if CliRunner().invoke(app, words).exit_code == 0]
@@ -102,7 +91,13 @@ def test_a_kill_leaves_a_whole_bank_and_the_next_writer_clears_up(tmp_path):
             began.set()
 
     for _ in range(5):
-        kill_at_random(grow, 0.05, stream)
+        began = FORK.Event()
+        child = FORK.Process(target=grow, args=(began,))
+        child.start()
+        assert began.wait(60)
+        time.sleep(stream.uniform(0, 0.05))
+        child.kill()
+        child.join()
         assert len(RuleBank.load(bank)) > held - 1
         held = len(RuleBank.load(bank))
     old, new = (bank / f".bank.safetensors.{name}{PART}" for name in ("old", "new"))  # as kills leave them

@@ -105,13 +105,6 @@ def test_an_endpoint_that_fails_on_and_on_stops_the_run(serve, options, workspac
     assert results["n"] == {"scheduled": 22, "scored": 22, "failed": 0}
 
 
-def test_settings_and_addresses_are_checked():
-    with pytest.raises(ValueError, match="is no web address"):
-        Endpoint.of("m", "localhost:8000")
-    with pytest.raises(ValueError, match="Input should be"):
-        Endpoint.of("m", "http://localhost:8000", temperature=float("inf"))
-
-
 def test_a_run_on_a_bad_endpoint_counts_everything_and_resumes(
     serve, options, workspace, tmp_path, monkeypatch
 ):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 from rwbench.run.runner import run_spec
@@ -44,28 +45,8 @@ def check_refusal(result, name):
     assert result.stderr.count("\n") == 1 and "\x1b" not in result.stderr
 
 
-EDITS = [
-    # Of other types or ranges.
-    (("spec",), None),
-    (("metrics", "recall@1", "by_subtask", "single_rule"), 0.5),
-    (("details",), []),
-    (("timing", "seconds"), None),
-    (("run_id",), "../../etc"),
-    (("n", "failed"), -1),
-    (("schema_version",), 99),
-    (("metrics", "recall@1", "macro", "value"), 1.2),
-    # Which do not follow from spec and samples.
-    (("metrics", "recall@1", "macro", "value"), 0.987),
-    (("metrics", "recall@10", "by_subtask", "single_rule", "value"), 1.0),
-    (("metrics", "recall@1", "macro", "n"), 43),
-    (("metrics", "recall@1", "macro", "ci_low"), 0.7),
-    (("details", "by_step", "recall@1", "1", "value"), 0.987),
-    (("outcomes", "ok"), 43),
-    (("spec", "pool_size"), 10_000),
-    (("spec", "split"), "heldout"),
-    (("method", "label"), f"DynaRule+{ESC}"),
-    (("n", "scheduled"), 45),
-]
+EDITS = [*map(json.loads, Path(__file__).with_name("edits.jsonl").read_text().splitlines())]
+"""A place in results.json and what is written there: of other types or ranges, then what does not follow."""
 
 
 @pytest.mark.parametrize(

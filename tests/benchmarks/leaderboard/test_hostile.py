@@ -4,6 +4,7 @@ import json
 import os
 import tomllib
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 
 import pytest
@@ -11,13 +12,13 @@ from confusable_homoglyphs.confusables import confusables_data
 from pydantic import TypeAdapter
 from rwbench.leaderboard import files, records
 from rwbench.leaderboard.entry import Name, skeleton
-from rwbench.leaderboard.files import ENTRY, SAMPLES, Refused, packed
+from rwbench.leaderboard.files import ENTRY, SAMPLES, Refused
 from rwbench.leaderboard.submissions import check_all, read_folder
 from rwbench.methods import Method
 
 from ..command import rwbench
 
-HTML = "<img src=x onerror=alert(1)>"
+DEEP = reduce(lambda inner, _: {"a": inner}, range(900))
 NAIVE = "2026-11-28_naive"
 TEXTS = tomllib.loads(Path(__file__).with_name("attacks.toml").read_text(encoding="utf-8"))
 
@@ -47,10 +48,6 @@ def in_line(number, old, new):
 
 def raw(file, change):
     return lambda entry: entry.path(file).write_bytes(change(entry.path(file).read_bytes()))
-
-
-def samples(body):
-    return raw(SAMPLES, lambda _: packed(body))
 
 
 def rename(name):
@@ -99,28 +96,12 @@ def as_ones_own(**changes):
     return attack
 
 
-def deep(depth):
-    value: dict = {}
-    for _ in range(depth):
-        value = {"a": value}
-    return value
-
-
 IN_SAMPLES = {
     # questions and gold
-    "gold beside the answers": (line(3, gold_answers=["8"]), ", line 3: gold_answers: Extra inputs are not"),
-    "html in an id": (line(1, id=HTML), ", line 1: is not the id of a question asked"),
     "a hard question left out": (lines(lambda all: all[:-1]), ": 1 of 50 questions are missing"),
     "a second try": (lines(lambda all: [*all, all[0]]), ", line 51: an id occurs twice"),
     "out of the average": (line(4, retrieved=None), ", line 4: retrieved is null on some questions only"),
-    "a failed question": (line(5, outcome="failed"), ", line 5: outcome: Input should be 'ok'"),
-    "a rule from elsewhere": (line(2, retrieved=[[10**9]]), ", line 2: a rule is not in the question's pool"),
-    "a rule twice": (line(2, retrieved=[[5, 5]]), ", line 2: a search must name each rule once"),
     "more than K rules": (spec(top_k=10), ", line 1: a search returns more than spec.top_k = 10"),
-    "answers that no output has": (
-        line(1, answers=["8"], output=r"so \boxed{9}"),
-        ", line 1: answers are not what the scorer reads in output",
-    ),
     "a copy": (rename("2026-11-28_better"), ": all records are those of other submissions, got 2026-11-28_bm25;"),
     "a best of two others": (best_of_two, ": all records are those of other"),
     "another's of the other form": (as_ones_own(representation="fol"), ": all records are those of other"),
@@ -135,7 +116,7 @@ IN_SAMPLES = {
 }  # fmt: skip
 IN_ENTRY = {
     "a novel in the spec": (spec(method={"name": "x", "n": "a" * 20_000}), "spec must be plain text of at most 16"),
-    "a deep method": (spec(method={"name": "x", "y": deep(900)}), ": Invalid JSON"),
+    "a deep method": (spec(method={"name": "x", "y": DEEP}), ": Invalid JSON"),
     "a date before the data": (dated("2026-11-27"), "date must be the folder's, from 2026-11-28"),
     "a date to come": (dated("2999-01-01"), "date must be the folder's, from 2026-11-28"),
     "Latin-1": (raw(ENTRY, lambda body: body.replace(b"BM25", b"M\xfcller")), ": Invalid JSON"),
@@ -143,6 +124,7 @@ IN_ENTRY = {
     "a large file": (raw(ENTRY, lambda body: body + b" " * files.MIB), "is larger than"),
     "a link": (link, "is not a regular file"),
 }  # fmt: skip
+IN_SAMPLES |= {name: (line(at, **fields), f", line {at}: {told}") for name, at, fields, told in TEXTS["line"]}
 IN_ENTRY |= {name: (word(key, value), told) for name, key, value, told in TEXTS["word"]}
 IN_ENTRY |= {name: (spec(**changes), told) for name, changes, told in TEXTS["spec"]}
 UNSEEN = "ВМ25,ꓐꓟ2Ƽ,n\u0251if,na\u0131f,\u3164,\u2800A,A\ufe0fB,A\u200bB,\xad,\x1b[2J,\u202e52MB,B\u0334\u0337,a\u017fb"

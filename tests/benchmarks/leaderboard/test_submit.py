@@ -59,7 +59,6 @@ def test_whatever_a_model_writes_can_be_submitted_and_scores_as_in_the_run(
     workspace, small_spec, hand_in, tmp_path, monkeypatch
 ):
     """A runaway box is wrong and stays so."""
-    Method.registry.add("runaway-of-tests", Runaway)
     ran = run_spec(small_spec(Runaway()), workspace, tmp_path / "runs")
     Method.registry.remove("runaway-of-tests")
     folder = hand_in(tmp_path / "runs" / ran["run_id"], tmp_path / "submissions")

@@ -331,14 +331,11 @@ def test_aggregation_rules_differ_as_said():
     }
 
 
-def test_a_model_s_own_template_replaces_those_of_the_rounds(talk, pool, tmp_path, monkeypatch):
+def test_a_model_s_own_template_replaces_those_of_the_rounds(talk, pool, monkeypatch):
     """Section by section: a template with `reason` alone leaves ReAct's rounds as they are."""
-    path = tmp_path / "prompt.toml"
-    path.write_text(
-        'name = "own"\nversion = "1"\nreason = "THINK {rules} | {question} | {thoughts}"\n'
-        'answer = "READ {rules} {question}"\n'
-    )
-    own = parse_template(path.read_bytes(), str(path))
+    lines = ('name = "own"', 'version = "1"', 'answer = "READ {rules} {question}"')
+    text = "\n".join([*lines, 'reason = "THINK {rules} | {question} | {thoughts}"'])
+    own = parse_template(text.encode(), "prompt.toml")
     monkeypatch.setattr(type(script("said", str)), "template", own)
     ircot, _, prompts = talk(IRCoT, "It enters the bridge.", "So the answer is: \\boxed{7}.", "\\boxed{7}")
     assert ircot.prompt == own.id and prompts[2].startswith("READ ")

@@ -25,10 +25,10 @@ from dynarule import (
     RuleAdapter,
     RuleBank,
     RuleMemory,
-    attach,
     dynarule_config,
     generate,
     kblam_config,
+    measure_confidence,
     question_prompts,
     srki_config,
 )
@@ -252,11 +252,6 @@ def test_attention_weighs_gold_rules_by_step(folder, run):
         assert all(rule in sample["gold_rules"][step] for rule, step in zip(gold, steps, strict=True))
 
 
-def test_a_model_without_an_adapter_says_what_to_do(model_folder):
-    method = make(DynaRule, model_folder)
-    assert method.missing().startswith("an adapter in the folder") and "dynarule train" in method.missing()
-
-
 def test_another_adapter_is_another_run(folder, workspace, options, tmp_path):
     method = dataclasses.replace(make(SRKI, folder), adapter="0" * 12)
     with pytest.raises(ValueError, match="is not the one that the run was made for"):
@@ -264,31 +259,17 @@ def test_another_adapter_is_another_run(folder, workspace, options, tmp_path):
 
 
 def test_confidence_measures_each_layer_and_answers_nothing(folder, workspace, run):
-    """Entropy against a plain softmax over all rules, with the queries that the attention really had."""
     method = make(Confidence, folder)
     assert method.adapter == make(DynaRule, folder).adapter
     spec, _, (sample,) = run(method, "single_rule", limit=1)
     assert (sample["answers"], sample["retrieved"], sample["scores"]) == (None, None, {})
     assert sample["measures"]["rule_layers"] == [0, 1, 2, 3]
     (pool,) = pools_of(spec, workspace)
-    model, tokenizer = adapted(folder, "dynarule")
-    bank = bank_of(pool)
-    wanted = []
-
-    class Noting(RuleMemory):
-        def attended(self, layer, hidden, block):
-            rules = super().attended(layer, hidden, block)
-            projection = self.adapter[layer]
-            keys = projection.heads(projection.keys(bank.keys_MP))
-            scores = torch.einsum("bhtd,hmd->bhtm", rules.query_BHTD, keys) / keys.shape[-1] ** 0.5
-            weights = scores.softmax(-1)
-            wanted.append(float(-(weights * weights.log()).sum(-1).mean()))
-            return rules
-
-    ids = tokenizer(pool.questions[0].text + "\n", return_tensors="pt")["input_ids"]
-    with torch.no_grad(), attach(model, Noting(model, bank)):
-        model(ids)
-    assert sample["measures"]["rule_entropy"] == pytest.approx(wanted, abs=1e-4)
+    with pytest.warns(UserWarning, match="noisy"):
+        curve = measure_confidence(
+            *adapted(folder, "dynarule"), bank_of(pool), [f"{pool.questions[0].text}\n"]
+        )
+    assert sample["measures"]["rule_entropy"] == pytest.approx(curve.mean, abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,6 @@ from rwbench.retrievers.fuse import RRF
 from rwbench.retrievers.random import Random
 from rwbench.retrievers.tokenize import identifier_aware
 
-FOL = [
-    "Tiny_cat(A) => Has(A, Strong_horn, 14)",
-    "Lose_Strong_fin(A, 1) => Drop_Mineral_fur(A, 2)",
-    "Chase(A, B) => In(B, Bridge)",
-    "Chase(A, B) => Drop_Floral_paw(B, 1)",
-    "In(A, Desert) => Slightly_disappointed(A)",
-]
 IDS = np.array([40, 10, 30, 20, 50], dtype=np.int32)
 
 
@@ -43,9 +36,11 @@ def test_aware_tokens_split_identifiers_stem_and_keep_digits_and_stop_words(text
 
 
 def test_naive_bm25_finds_nothing_in_fol_and_aware_bm25_does(search):
-    query = "How many strong horns has a tiny cat?"
-    assert len(search(BM25(tokenizer="naive"), IDS, FOL, [query], 5)[0].ids) == 0
-    assert search(BM25(), IDS, FOL, [query], 1)[0].ids.tolist() == [40]
+    ids, rules = np.array([8, 3]), ["Tiny_cat(A) => Has(A, Strong_horn, 14)", "In(A, Desert) => Sad(A)"]
+    found = (
+        search(BM25(tokenizer=way), ids, rules, ["Has it strong horns?"], 1) for way in ("naive", "aware")
+    )
+    assert [hits.ids.tolist() for (hits,) in found] == [[], [8]]
 
 
 def test_rules_tie_whatever_the_order_their_terms_add_up_in(search):

@@ -4,7 +4,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from ruleworld_data.scoring import normalise
 from rwbench.report.packing import pack
 from rwbench.run.runner import run_spec
 from rwbench.score.packed import UNKNOWN_RULE, is_packed
@@ -40,19 +39,6 @@ def test_a_committed_run_of_each_folder_comes_out_again(name):
 def test_every_committed_score_comes_out_again(name):
     for run in find_results(RESULTS / name):
         check(run, RESULTS / name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PACKED)
-def test_the_scorer_of_committed_runs_is_still_its_first_version(name):
-    """No committed answer needs what the scorer learned to forgive; else its version would have to rise."""
-    for run in find_results(RESULTS / name):
-        for sample in run_samples(RESULTS / name / run["run_id"]):
-            gold, (parsed, score) = sample["gold_answers"], (sample["answers"], sample["scores"])
-            if gold and score:
-                alike = [ours == normalise(answer) for ours, answer in zip(parsed, gold, strict=False)]
-                share = sum(alike) / len(gold) if len(parsed) == len(gold) else 0.0
-                assert score["exact_match"] == pytest.approx(share), sample["id"]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +100,6 @@ def test_a_packed_run_is_finished_and_the_same_runs_give_the_same_bytes(both, wo
         (lambda out, to: (to, out / "again"), "is packed already"),
         (lambda out, to: (out, out / "deep" / "packed"), "count every run twice; choose a folder outside"),
         (lambda out, to: cut(out), "does not follow from its samples"),
-        (lambda out, to: cut(out, lines=0), "does not follow from its samples"),
     ],
 )
 def test_what_is_not_packed(both, tmp_path, spoil, told):
@@ -125,10 +110,10 @@ def test_what_is_not_packed(both, tmp_path, spoil, told):
     assert not to.exists()
 
 
-def cut(out, lines=3):
-    """Leave so many samples of each run."""
+def cut(out):
+    """Leave three samples of each run."""
     for path in out.glob("*/samples.jsonl"):
-        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:lines]))
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
     return out, out.parent / "packed"
 
 

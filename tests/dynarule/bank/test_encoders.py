@@ -193,8 +193,6 @@ def test_mistakes_say_what_to_do(tiny_model, tiny_tokenizer):
         LayerEncoder(model, tokenizer)("w1 w2")
     with pytest.raises(ValueError, match="text 1 has no tokens: ''"):
         LayerEncoder(model, tokenizer)(["w1", ""])
-    with pytest.raises(ValueError, match="say which with --model"):
-        open_encoder("layers:1")
     for name, wanted in (
         ("layers:0", "layers:N"),
         ("+premise", "a name"),

@@ -290,21 +290,3 @@ def test_a_new_rule_is_planned_with_and_a_removed_one_is_not(tiny_model, bank):
     assert new not in planned_with() and len(bank) == before - 1
     bank.add(again)
     assert "again" in planned_with()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"search_heads": 0}, "search_heads must be a whole number, 1"),
-        ({"confidence_layer": None}, "search_heads read at the confidence layer"),
-        ({"lookahead_width": 0}, "lookahead_width must be a whole number, 1 to 1,048,576, got 0"),
-        ({"reading": "words"}, r"reading must be one of .*'tokens'.*, got 'words'"),
-        ({"score_weight": 1.0}, "score_weight weighs rules that all layers read; set shared_after"),
-        ({"together": True}, "together is for rules that are read as tokens"),
-        ({"word_stemmer": "klingon"}, "word_stemmer must be one of .*'english'.*, got 'klingon'"),
-    ],
-)
-def test_settings_that_cannot_be(changes, message):
-    settings = {"confidence_layer": 2, "first_layer": 2, "search_heads": 2, "lookahead": 3} | changes
-    with pytest.raises(ValueError, match=message):
-        dynarule_config(WIDTH, **settings)

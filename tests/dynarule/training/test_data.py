@@ -1,5 +1,8 @@
 """Tokens, masks and pools of training batches, against the texts they came from."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -27,6 +30,8 @@ ROWS = [
     },
 ]
 RULE_ROWS = {str(10 + i): i for i in range(40)}
+BAD_ROWS = [*map(json.loads, Path(__file__).with_name("bad_rows.jsonl").read_text().splitlines())]
+"""What is changed in a row, and what is said of it."""
 PREMISES = [f"premise {i // 4}" for i in range(40)]  # four rules each
 
 
@@ -216,21 +221,7 @@ def test_batches_of_a_step_hold_questions_of_like_length():
     assert padding[1] < padding[0] / 4
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"steps": []}, "one step at least"),
-        ({"steps": [{"text": "a", "rule_ids": [99]}]}, "rule '99' is not in the rule table of 40"),
-        ({"steps": [{"words": "a", "rule_ids": [11]}]}, "needs 'text' .*'words'"),
-        ({"steps": [{"text": None, "rule_ids": [11]}]}, "needs 'text' .*None"),
-        ({"steps": [{"text": "a", "rule_ids": "11"}]}, "a list 'rule_ids', step 1"),
-        ({"steps": "a"}, "a list 'rule_ids', step 1"),
-        ({"answers": "9"}, "are a list of texts, got '9'"),
-        ({"answers": [9]}, "are a list of texts"),
-        ({"answers": []}, "are a list of texts"),
-        ({"steps": [{"text": "a <search> b", "rule_ids": [11]}]}, "must not contain <search>"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), BAD_ROWS)
 def test_bad_rows_say_what_is_wrong(tokenizer, change, message):
     row = {name: value for name, value in (ROWS[1] | change).items() if value is not None}
     with pytest.raises(ValueError, match=message):
