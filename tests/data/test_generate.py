@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -23,6 +23,7 @@ from ruleworld_data.spec import (
     splits_of,
     subtasks_of,
 )
+from ruleworld_data.verify.probes import parts_of
 
 from .cases import question_table, rule_table
 
@@ -166,6 +167,17 @@ def test_no_rule_that_answers_unseen_is_gold_in_train(scale, dials):
         numbers = (np.array(table["gold_rule_ids"].to_pylist()) for table in (old, new))
         assert (np.subtract(*numbers) == -HELDOUT_IDS).all()
         assert num_rows("rules", "train", "full") < HELDOUT_IDS
+
+
+def test_no_number_is_a_good_guess_in_unseen():
+    """Of one rule, kinds have each count equally often, and stated counts each change, whatever the question says."""
+    told = defaultdict(Counter)
+    for row in question_table("single_rule", "unseen", version="1.2").to_pylist():
+        (part,) = parts_of(row)
+        told[None if part.stated is None else (row["skeleton"], part.numbers)][part.change] += 1
+    for which, times in told.items():
+        assert len(times) == (6 if which else 12) and max(times.values()) - min(times.values()) <= 1
+    assert told[None].total() == 442 and len(told) == 6
 
 
 @pytest.mark.slow

@@ -89,9 +89,8 @@ def fresh_world(
         if rows and subtask.startswith("multi_rule"):
             block = ParallelBlock(origin, 0, 0, rows, limit=max(rows, SMALLEST_POOL))
             tables[subtask] = block.table(0, rows)
-        elif rows and subtask.startswith("compare"):
-            tables[subtask] = compare_table(origin, rows)
         elif rows:
-            tables[subtask] = chain_table(origin, rows)
+            draw = compare_table if subtask.startswith("compare") else chain_table
+            tables[subtask] = draw(origin, rows)
     made = {subtask: decode(table, QUESTION_SCHEMA) for subtask, table in tables.items()}
     return FreshWorld(world.world_id, rules, made)

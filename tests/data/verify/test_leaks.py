@@ -62,6 +62,8 @@ def test_no_shortcut_reaches_its_bar_at_scale_paper(tmp_path, dials):
             in known
         )
         build(tmp_path / "1.2", "paper", version="1.2", jobs=2)
+        unseen, _ = shortcuts(tmp_path / "1.2", "unseen")
+        assert max(max(scores.values()) for scores in unseen.values()) <= SHORTCUT_BAR, unseen
         columns = [scores for splits in memory(tmp_path / "1.2").values() for scores in splits.values()]
         assert all(scores["all"] < 0.1 for scores in columns[:2] + columns[3:5])
         rows = re.findall(r"^\| \w+ (?:\| [\d.]+ )+\|$", known, flags=re.M)

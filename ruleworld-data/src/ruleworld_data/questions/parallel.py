@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from ..io.schema import QUESTION_SCHEMA, STEP_TYPE
 from ..world import Ints
-from .skeletons import DOUBLE, SINGLE
+from .skeletons import DOUBLE, shares_of
 from .tables import Origin
 from .wording import merge_templates
 
@@ -46,7 +46,8 @@ class ParallelBlock:
 
     def _draw_pool(self, size: int) -> None:
         """Draw what the block combines: ``size`` sub-questions of one rule, ``size`` of two; each text is kept once."""
-        proofs = self.key.part("one rule").proofs(SINGLE, size, clauses=True)
+        one = shares_of("single_rule", self.origin.world.dials, self.origin.split)
+        proofs = self.key.part("one rule").proofs(one, size, clauses=True)
         proofs += self.key.part("two rules").proofs(DOUBLE, size, clauses=True)
         steps, clauses = [proof.steps[0] for proof in proofs], [proof.question for proof in proofs]
         self.size = size
@@ -84,6 +85,9 @@ class ParallelBlock:
         double = ranks < (width - parts)[:, None]
         units = stream.integers(size, count * most).reshape(count, most) + size * double
         units[~used] = -1
+        if self.origin.split == "unseen":  # the first of each width, each as often as any other
+            for width, cells in enumerate((used & ~double, used & double)):
+                units[cells] = stream.permutation(cells.sum()) % size + size * width
         return parts, units
 
     def _distinct(self, parts: Ints, units: Ints) -> Ints:

@@ -81,6 +81,8 @@ SINGLE: dict[Skeleton, float] = {
     Skeleton(("state2attr",), "stated"): 0.22,
 }
 """One-rule questions and their shares. Types with few rules get few questions."""
+UNSEEN = SINGLE | {Skeleton(("entity2attr",)): 4.2}
+"""The same of ``unseen``: a guess has one of six changes of a stated count right, of a kind one of twelve counts."""
 
 DOUBLE: dict[Skeleton, float] = {
     Skeleton(("attrchange2attr",), "rule"): 0.35,
@@ -123,10 +125,10 @@ _STATE_OF_COUNT = Skeleton(("entity2attr", "count2state"))
 """The state itself that a count gives."""
 
 
-def shares_of(subtask: str, dials: Dials) -> dict[Skeleton, float]:
-    """Return the skeletons of a sub-task whose questions are one chain each, and their shares."""
+def shares_of(subtask: str, dials: Dials, split: str = "test") -> dict[Skeleton, float]:
+    """Return the skeletons of a sub-task whose questions are one chain each, and their shares in a split."""
     if subtask == "single_rule":
-        return SINGLE
+        return UNSEEN if split == "unseen" else SINGLE
     kind, _, hops = subtask.rpartition("_")
     if kind == "unknown":
         known, gaps = unknown(int(hops), dials)

@@ -71,13 +71,17 @@ class Origin:
     def proofs(self, shares: dict[Skeleton, float], count: int, *, clauses: bool) -> list[Proof]:
         """Draw, word and shuffle units of several skeletons."""
         proofs: list[Proof] = []
-        for units in draw_units(self.world, self.split, shares, count, self.key):
+        drawn = draw_units(self.world, self.split, shares, count, self.key)
+        for units in drawn:
             name = units.skeleton.key
             world = self.world if units.skeleton.gap is None else self.world.whole
             forms = _forms(world, units, ("question words", *self.key, name))
             origin = replace(self, world=world)
             proofs += _prove(origin, units, self.stream("wording", name), forms, clauses=clauses)
         order = self.stream("order", *[skeleton.key for skeleton in shares]).permutation(count)
+        if clauses and self.split == "unseen":  # they come in an order that is even from the first on
+            places = [(np.arange(len(units)) + 0.5) / len(units) for units in drawn]
+            order = np.argsort(np.concatenate(places), kind="stable")
         return [proofs[i] for i in order.tolist()]
 
     def identity(self, start: int, stop: int) -> dict[str, pa.Array]:
@@ -101,7 +105,7 @@ def chain_table(origin: Origin, count: int) -> pa.Table:
         proofs += origin.part("gap").proofs(gaps, count // 2, clauses=False)
         proofs = [proofs[i] for i in origin.stream("order").permutation(count).tolist()]
     else:
-        proofs = origin.proofs(shares_of(origin.subtask, dials), count, clauses=False)
+        proofs = origin.proofs(shares_of(origin.subtask, dials, origin.split), count, clauses=False)
     return proof_table(origin, proofs, origin.size)
 
 

@@ -180,21 +180,29 @@ class UnitSource:
     def draw(self, stream: Stream, count: int) -> Units:
         """Draw up to ``count`` different units at random; fewer only if the split has no more.
 
-        Splits that models are tested on take as many units of one chain as of any other, as far as a chain has them.
+        Splits that models are tested on take as many units of one chain as of any other, as far as a chain has them;
+        of one hop, ``unseen`` as many of each number at first and each effect, so that no number is a good guess.
         """
-        if self._by_chain:
+        effect_alone = len(self.skeleton.path) == 1 and self.skeleton.answer_type == "count"
+        even = effect_alone and self.split == "unseen"
+        if self._by_chain and not even:
             return self._decode(self._numbers(stream, count))
         low, high = self._share
         wanted = int((1.2 * count + 40) / (high - low))  # at least six standard deviations to spare
-        numbers = self._numbers(stream, wanted)
+        numbers = self._numbers(stream, 8 * wanted if even else wanted)
         units = self._decode(numbers)
-        giver = units.initial
-        if units.initial_row is not None:
-            giver = self.world.blocks["entity2attr"].ids[units.initial_row]
-        assert giver is not None
-        kept = np.flatnonzero(self._allowed(*self._ids(units.rows), giver, units.amount - 1))
+        entity2attr, key = self.world.blocks["entity2attr"], self._ids(units.rows)
+        if units.initial is not None and not self._by_chain:
+            giver = units.initial if units.initial_row is None else entity2attr.ids[units.initial_row]
+            key += [giver, units.amount - 1]
+        kept = np.flatnonzero(self._allowed(*key))
         if self._balanced:
             kept = kept[_in_turns(units.rows[0][kept])]
+        if even:
+            rule = self.world.blocks[self.skeleton.path[0]].take(units.rows[0])
+            effect = (2 * rule["amount"] + rule.columns.get("operator", 0)) * (MAX_UNITS + 1) + units.amount
+            first = 0 if units.initial_row is None else entity2attr["amount"][units.initial_row]
+            kept = kept[_in_turns((effect * (MAX_COUNT + 1) + first)[kept])]
         return self._decode(numbers[kept[:count]])
 
     def _numbers(self, stream: Stream, count: int) -> Ints:
@@ -303,12 +311,11 @@ def _in_turns(chain: Ints) -> Ints:
 
 def _source(world: World, skeleton: Skeleton, split: str) -> UnitSource:
     """Return the units of a skeleton; those of one hop are kept: every block of a parallel sub-task draws from them."""
-    if len(skeleton.path) > 1:
-        return UnitSource(world, skeleton, split)
+    kept = world.derived if len(skeleton.path) == 1 else {}
     key = (UnitSource, skeleton, split)
-    if key not in world.derived:
-        world.derived[key] = UnitSource(world, skeleton, split)
-    source: UnitSource = world.derived[key]
+    if key not in kept:
+        kept[key] = UnitSource(world, skeleton, split)
+    source: UnitSource = kept[key]
     return source
 
 
@@ -347,8 +354,7 @@ def _allocate(count: int, shares: dict[Skeleton, float], limit: dict[Skeleton, i
         total = sum(open_.values())
         step = {s: min(int(left * w / total), limit[s] - quota[s]) for s, w in open_.items()}
         if not any(step.values()):  # the last few, largest share first
-            first = max(open_, key=lambda s: open_[s])
-            step = {first: 1}
+            step = {max(open_, key=lambda s: open_[s]): 1}
         for skeleton, more in step.items():
             quota[skeleton] += more
         left = count - sum(quota.values())

@@ -57,8 +57,8 @@ def leak_report(build_dir: str | Path) -> dict[str, Any]:
     return {"folder": str(folder), "shortcuts": scores, "above_bar": above, "memory": memory(folder)}
 
 
-def shortcuts(folder: Path) -> tuple[dict[str, Scores], Scores]:
-    """Score on test who has learnt one sub-task of train.
+def shortcuts(folder: Path, split: str = "test") -> tuple[dict[str, Scores], Scores]:
+    """Score on test, or another split, who has learnt one sub-task of train.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def shortcuts(folder: Path) -> tuple[dict[str, Scores], Scores]:
     scores: dict[str, Scores] = {name: {} for name in SHORTCUTS}
     bars = {}
     for subtask in _subtasks(folder):
-        train, test = (_questions(folder, subtask, split, _SHORTCUT_ROWS) for split in ("train", "test"))
+        train, test = (_questions(folder, subtask, name, _SHORTCUT_ROWS) for name in ("train", split))
         for name, learn in SHORTCUTS.items():
             scores[name][subtask] = _right(learn(_flat(train)), test)
         if any(part.answer == UNKNOWN for part in _flat(test)):

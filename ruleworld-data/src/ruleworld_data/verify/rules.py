@@ -55,9 +55,8 @@ def _batches(folder: Path, shards: list[Shard], report: Report) -> Iterator[pa.R
 
 def _check_ids(base: RuleBase, split: str, report: Report) -> None:
     ids = report["rule_ids"]
-    ids.fail(
-        *(f"rules/{split}: the id {base['id'][row]} occurs twice" for row in _repeats(base.rules["id"]).index)
-    )
+    for row in _repeats(base.rules["id"]).index:
+        ids.fail(f"rules/{split}: the id {base['id'][row]} occurs twice")
     if len(base.worlds) != 1:
         ids.fail(f"rules/{split}: one world_id expected, got {', '.join(base.worlds)}")
 
@@ -226,12 +225,9 @@ def _losses(base: RuleBase, report: Report) -> None:
         most = pd.concat([most, passed.groupby(changes["conclusion"]).max()]).groupby(level=0).max()
     least = base.of_type("entity2attr").groupby("conclusion")["amount"].min()
     loss = most.reindex(least.index, fill_value=0)
-    report["C6"].fail(
-        *(
-            f"{base.terms.names[code]!r} starts at {least[code]} and can lose {int(loss[code])}"
-            for code in least.index[least < loss]
-        )
-    )
+    for code in least.index[least < loss]:
+        spelt = f"{base.terms.names[code]!r} starts at {least[code]} and can lose {int(loss[code])}"
+        report["C6"].fail(spelt)
 
 
 def _distinct_texts(base: RuleBase, report: Report) -> None:

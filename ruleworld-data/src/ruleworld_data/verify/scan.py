@@ -103,9 +103,8 @@ class Scan:
                 if sum((step.rule_ids for step in proof), ()) != _ids(row["gold_rule_ids"]):
                     shape.fail(f"{where}: gold_rule_ids are not the rule ids of its steps in order")
                 labels.checked += 1
-                labels.fail(
-                    *(f"{where}: {name} is {row[name]}" for name in _wrong_labels(row, shard, world_id))
-                )
+                for name in _wrong_labels(row, shard, world_id):
+                    labels.fail(f"{where}: {name} is {row[name]}")
                 numbers = self._number(row, proof, world_id)
                 keys.append((hash(row["id"]), hash((world_id, row["question"]))))
                 self.splits[shard.split].update(numbers)
@@ -153,9 +152,8 @@ def check_questions(
             check.checked += 1
             check.fail(*(f"{row['id']}: {problem}" for problem in question_problems(row["question"], scopes)))
             if row["skeleton"] != (wanted := " & ".join(skeletons[n] for n in numbers)):
-                report["question_labels"].fail(
-                    f"{row['id']}: skeleton is {row['skeleton']}, its rules make {wanted}"
-                )
+                spelt = f"{row['id']}: skeleton is {row['skeleton']}, its rules make {wanted}"
+                report["question_labels"].fail(spelt)
         progress("questions", done, len(shards))
     _check_repeats(scan)
     _check_overlap(scan)
@@ -202,21 +200,13 @@ def _check_overlap(scan: Scan) -> None:
     for split in [split for split in scan.splits if split != "train"]:
         subquestions = scan.of(split)
         check.checked += len(subquestions)
-        check.fail(
-            *(
-                f"{split}: rules {known.rule_ids} with answer {known.answer!r} ({known.source}) also occur in train"
-                for known in subquestions
-                if known.lesson in train
-            )
-        )
+        for known in (known for known in subquestions if known.lesson in train):
+            spelt = f"{split}: rules {known.rule_ids} with answer {known.answer!r} ({known.source})"
+            check.fail(f"{spelt} also occur in train")
     taught = {rule for known in scan.of("train", "validation") for rule in known.rule_ids}
-    check.fail(
-        *(
-            f"unseen: rules {shared} that answer {known.source} are gold in train or validation"
-            for known in scan.of("unseen")
-            if known.steps and (shared := sorted(taught.intersection(known.steps[-1].rule_ids)))
-        )
-    )
+    for known in scan.of("unseen"):
+        if known.steps and (shared := sorted(taught.intersection(known.steps[-1].rule_ids))):
+            check.fail(f"unseen: rules {shared} that answer {known.source} are gold in train or validation")
 
 
 def _lines_up(row: dict[str, Any], shard: Shard) -> bool:
