@@ -116,6 +116,10 @@ def test_a_change_that_fails_writes_nothing(tmp_path):
         live.add(rules("b"))
         live.remove(["c"])
     assert (tmp_path / "bank.safetensors").read_bytes() == before
+    with changed_bank(tmp_path, live) as again:
+        assert again is not live and again.ids == ["a"]
+    with changed_bank(tmp_path, again) as same:  # its file is not read anew
+        assert same is again
     with pytest.raises(FileNotFoundError, match="no rule bank"), changed_bank(tmp_path / "none"):
         pass
     assert not (tmp_path / "none").exists()

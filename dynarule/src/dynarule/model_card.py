@@ -31,20 +31,11 @@ def model_card(
     facts: Mapping[str, Any],
     history: Sequence[Mapping[str, float]],
 ) -> str:
-    """Return the card as Markdown, with the front matter that the Hub reads.
+    """Return the card of a saved adapter as Markdown, with the front matter that the Hub reads.
 
-    Parameters
-    ----------
-    config : DynaRuleConfig
-        What was saved.
-    recipe : Recipe or RetrievalRecipe
-        How it was trained: a stage of the paper's, or finding alone.
-    facts : mapping
-        What recipe and adapter do not say: ``steps`` of the optimizer and the ``processes`` that took them together;
-        numbers of ``questions``, ``held_out`` ones and ``rules``; ``families``, questions of each, or empty; ``dtype``
-        of the base model.
-    history : sequence of mapping
-        The log, as `dynarule.training.train` or `dynarule.plus.train_retrieval` returns it.
+    The facts are what recipe and adapter do not say: ``steps`` of the optimizer and the ``processes`` that took them
+    together; numbers of ``questions``, ``held_out`` ones and ``rules``; ``families``, questions of each, or empty;
+    ``dtype`` of the base model. The history is the log of the training.
     """
     name = config.base_model_name_or_path or ""
     finding = not isinstance(recipe, Recipe)

@@ -47,9 +47,7 @@ class RuleProjection(nn.Module):
         self.v = nn.Linear(encoder_dim, width)
         weight = float_weight(q_proj, getattr(getattr(attention, "config", None), "dtype", None))
         if self.q.weight.is_meta and not weight.is_meta:
-            raise ValueError(
-                "low_cpu_mem_usage=True is not supported, an adapter takes little memory; leave it out"
-            )
+            raise ValueError("low_cpu_mem_usage=True is not supported, adapters are small; leave it out")
         # From the base model's query; keys and values at random.
         with torch.no_grad():
             self.q.weight.copy_(weight)

@@ -80,9 +80,7 @@ def test_two_processes_do_not_train_in_one_folder(case, quick, run, tmp_path):
     (tmp_path / ".lock").touch()
     with (tmp_path / ".lock").open("a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
-        with pytest.raises(
-            ValueError, match=f"another process is running {tmp_path}; wait for it or stop it"
-        ):
+        with pytest.raises(ValueError, match=f"another process is running {tmp_path}; wait for it or stop"):
             run(case, tmp_path, quick(max_steps=1))
     run(case, tmp_path, quick(max_steps=1), callbacks=[Second()])  # the lock goes with its holder
 

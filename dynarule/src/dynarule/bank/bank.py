@@ -87,6 +87,9 @@ class RuleBank:
         self.version = 0
         self._ids, self._texts = FixedList(listed("ids", ids)), FixedList(listed("texts", texts))
         self.parts: dict[str, tuple[str, str]] = {}
+        self.file: Any = (
+            None  # what tells the file from another that holds the bank as it is, in `changed_bank`
+        )
         self._found: dict[str, tuple[str, str]] = {}  # as `split_rule` found, which takes long for all
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
         self.keys = SharedRows(keys_UP, key_rows_M)
@@ -359,30 +362,40 @@ class RuleBank:
         if len(self._found) > 2 * len(texts):  # a bank that is changed for years must not grow
             self._found.clear()
         self.version += 1
-        vars(self).pop("_row_of", None)
+        for kept, said in (("_row_of", self.ids), ("_row_of_text", self.texts)):
+            if (
+                new and order == range(len(ids)) and kept in vars(self)
+            ):  # what was there is not gone through again
+                vars(self)[kept].update((same_form(said[row]), row) for row in order[-new:])
+            else:
+                vars(self).pop(kept, None)
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
         return {same_form(name): row for row, name in enumerate(self.ids)}
 
+    @cached_property
+    def _row_of_text(self) -> dict[str, int]:
+        return {same_form(text): row for row, text in enumerate(self.texts)}
+
     def _check_change(self, other: RuleBank, leaving: Collection[str] | None = None) -> None:
         """Refuse rules of another encoder, ids that are not new where no text leaves, and a text's second place."""
         if not isinstance(other, RuleBank):
             raise ValueError(
-                f"rules come as a RuleBank, got a {type(other).__name__}; RuleBank.from_texts makes one"
+                f"rules come as a RuleBank, got a {type(other).__name__}; see RuleBank.from_texts"
             )
         if other.encoder != self.encoder or other.encoder_dim != self.encoder_dim:
             raise ValueError(
                 f"cannot take rules of encoder {other.encoder!r} (width {other.encoder_dim}) into a bank of "
                 f"{self.encoder!r} (width {self.encoder_dim}); encode them with the bank's encoder"
             )
-        staying = {same_form(text): row for row, text in enumerate(self.texts) if text not in (leaving or ())}
         for name, text in zip(other.ids, other.texts, strict=True):
             if leaving is None and same_form(name) in self._row_of:
                 raise ValueError(f"rule {name!r} is in the bank already; remove it first, or use replace")
-            if same_form(text) in staying:
-                there = self.ids[staying[same_form(text)]]
-                raise ValueError(f"rules {there!r} and {name!r} are the same text, {text!r}; keep one")
+            there = self._row_of_text.get(same_form(text))
+            if there is not None and self.texts[there] not in (leaving or ()):
+                known = self.ids[there]
+                raise ValueError(f"rules {known!r} and {name!r} are the same text, {text!r}; keep one")
 
 
 def version_of(weight: Tensor) -> int:

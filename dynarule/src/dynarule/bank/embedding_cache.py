@@ -63,9 +63,7 @@ def embed(
         if len(bad):
             text = block[int(bad[0])]
             if torch.isfinite(given[bad[0]]).all():
-                raise ValueError(
-                    f"the embedding of {text!r:.80} does not fit {dtype}; build the bank with --dtype fp32"
-                )
+                raise ValueError(f"the embedding of {text!r:.80} does not fit {dtype}; use --dtype fp32")
             raise ValueError(f"the encoder returned {len(bad)} embeddings not finite, as of {text!r:.80}")
         if not start:
             rows_NP = rows.new_empty(len(texts), rows.shape[1])

@@ -53,8 +53,10 @@ def save_bank(bank: RuleBank, folder: str | PathLike[str], overwrite: bool = Fal
 
 
 @contextmanager
-def changed_bank(folder: str | PathLike[str]) -> Iterator[RuleBank]:
+def changed_bank(folder: str | PathLike[str], last: RuleBank | None = None) -> Iterator[RuleBank]:
     """Read a bank, change it in the block, and write it; no one else changes it meanwhile.
+
+    The bank that this has yielded ``last`` is not read again while its file is the one that was written then.
 
     Examples
     --------
@@ -64,9 +66,12 @@ def changed_bank(folder: str | PathLike[str]) -> Iterator[RuleBank]:
     if not is_bank(Path(folder)):
         load_bank(folder)  # says what is missing; no folder is made
     with changing(Path(folder)):
-        bank = load_bank(folder)
+        same = last is not None and last.file == _identity(Path(folder) / FILE)
+        bank = last if last is not None and same else load_bank(folder)
+        bank.file = None
         yield bank
         _write(bank, Path(folder))
+        bank.file = _identity(Path(folder) / FILE)
 
 
 def load_bank(folder: str | PathLike[str]) -> RuleBank:

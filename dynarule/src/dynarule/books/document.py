@@ -62,9 +62,7 @@ class Document:
                 of_table = after.kind == "table" and block.text.endswith(":")  # alone
                 block.kind, block.depth = "heading", 8 + block.depth + of_table
                 block.text = block.text.rstrip(":")
-            torn = (
-                OPEN.search(block.text) and after.text[:1].islower() and not _SAID.imprint.match(block.text)
-            )
+            torn = OPEN.search(block.text) and after.text[:1].islower() and not imprint
             if torn and block.kind == after.kind == "text":
                 block.go_on(after.text, after.line_at(0))
                 blocks[end], at = block, end

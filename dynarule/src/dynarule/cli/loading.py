@@ -142,9 +142,7 @@ class Served:
 
         config = DynaRuleConfig.from_pretrained(self.adapter)
         if not self.rules.exists():
-            raise FileNotFoundError(
-                f"no rules at {self.rules}; give a bank folder, .parquet, .csv, .tsv or a text file"
-            )
+            raise FileNotFoundError(f"no rules at {self.rules}; give a bank, .parquet, .csv, .tsv or text")
         base, tokenizer = load_model(self.model, self.adapter, self.device)
         if self.min_support is not None:
             config.min_support = self.min_support

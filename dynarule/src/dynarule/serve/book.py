@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ class Book:
     bank: RuleBank
     folder: Path | None = None
     encoder: Callable[[], Any] | None = None
+    _held: RuleBank | None = field(default=None, init=False, repr=False)  # as it is in the folder
 
     def put(self, rules: Rules, *, replace: bool) -> None:
         """Add rules, or replace those of the same ids, on disk and then in memory.
@@ -62,10 +63,11 @@ class Book:
                 f"the rules of {self.name!r} come from a file, so a change would be lost; serve a bank: dynarule bank "
                 "build RULES --out BANK"
             )
-        with changed_bank(self.folder) as held:
+        with changed_bank(self.folder, self._held) as held:
             if (held.ids, held.texts) != (self.bank.ids, self.bank.texts):
                 raise ValueError(
                     f"the rules in {self.folder} were changed by another process, and are not those that are served; "
                     "start the server anew"
                 )
+            self._held = held
             yield held
