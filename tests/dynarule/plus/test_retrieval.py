@@ -7,7 +7,6 @@ import pytest
 import torch
 from dynarule.plus import RetrievalRecipe, train_retrieval
 from dynarule.plus.finder import Finder
-from dynarule.plus.reader import paper_states
 from dynarule.plus.retrieval_loop import RetrievalLoop
 from dynarule.plus.searches import KnownSearch, Searches
 from dynarule.training import Encoder, paper_recipe
@@ -222,9 +221,30 @@ def test_a_search_of_the_papers_is_one_state(near):
     )
     paper = whole.as_paper()
     expected = torch.stack([states[:3].mean(0), states[4], states[5:8].mean(0), states[9]])
-    assert near(paper_states(paper.inputs(range(4), states.device)), expected, units=2**14)
+    assert near(paper.inputs(range(4), states.device).token_BC, expected, units=2**14)
     assert (paper.families, paper.links) == (["a", "a", "b", "b"], whole.links)
     assert [item.gold for item in paper.items] == [item.gold for item in items]
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2"])
+def test_states_that_are_nearly_the_same_are_told_apart(tiny_model, family):
+    """Those of one <search> share most of what they are; a query without a bias (Llama's) cannot take that out."""
+    torch.manual_seed(4)
+    states, keys = torch.randn(40, 96) + 50 * torch.randn(96), torch.randn(300, WIDTH)
+    items = [KnownSearch(at, 0, [at], [at], False) for at in range(40)]
+    adapter, known = (
+        adapter_of(tiny_model(family, hidden_size=96), paper=True),
+        searches_of(states, items, tokens=1),
+    )
+    finder = Finder(adapter[0], keys, keys, known)
+    loop = RetrievalLoop(finder, known, None, range(300), RetrievalRecipe(max_steps=60, batch_size=64))
+    for step in range(60):
+        loop.step(step)
+    finder.fold_into(adapter[0])
+    with torch.no_grad():
+        query_BHD = adapter[0].q(states).unflatten(-1, (-1, adapter[0].head_dim))
+        found = adapter[0].score(query_BHD, keys, adapter[0].inverse_scale(keys)).argmax(-1)
+    assert (found == torch.arange(40)).float().mean() > 0.9
 
 
 @torch.no_grad()
@@ -323,7 +343,7 @@ def test_what_cannot_be_trained_is_refused_in_a_line(trained, tmp_path):
     nowhere, looks_up = PAPERS | {"confidence_layer": None}, replace(SHORT, look_up=True)
     for family, recipe, changes, message in (
         ("llama", SHORT, nowhere, "finding is trained at the confidence layer, which"),
-        ("qwen3", SHORT, PAPERS, "norms its queries"),
+        ("qwen3", SHORT, PAPERS, "norms queries"),
         ("llama", looks_up, {}, r"look_up needs search_heads .*width 96, the bank has 80"),
     ):
         with pytest.raises(ValueError, match=message):

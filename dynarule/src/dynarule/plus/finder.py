@@ -12,7 +12,7 @@ from torch.nn.utils.parametrize import register_parametrization
 from ..projection import RuleProjection, score_keys
 from ..training.optimizers import whitening
 from .lookahead import LookAhead
-from .reader import SearchInput, SearchReader, paper_states
+from .reader import SearchInput, SearchReader
 from .searches import Searches
 
 SAMPLE = 256
@@ -42,7 +42,7 @@ class Finder(nn.Module):
     ) -> None:
         super().__init__()
         some_NC = searches.states[:: max(1, len(searches.states) // 100_000)].float().to(keys_MP.device)
-        self.mean_C, self.scale_C = some_NC.mean(0), some_NC.std(0) + 1e-6
+        self.mean_C, self.common_C = some_NC.mean(0), torch.zeros_like(some_NC[0])
         self.white_keys_PP, self.white_values_PP = (
             whitening(table_MP) * math.sqrt(table_MP.shape[1]) for table_MP in (keys_MP, values_MP)
         )
@@ -55,8 +55,10 @@ class Finder(nn.Module):
                 del self.projection.q  # so is this, where a reader asks
         else:
             nn.init.normal_(self.projection.q.weight, std=1 / math.sqrt(len(self.mean_C)))
-            if self.projection.q.bias is None:  # a shift of states could not be folded into it
-                self.mean_C = torch.zeros_like(self.mean_C)
+            if self.projection.q.bias is None:
+                # No shift of states can be folded into it, and what they share would drown the rest: it is left out.
+                self.mean_C, self.common_C = self.common_C, nn.functional.normalize(self.mean_C, dim=0)
+        self.scale_C = self._alone(some_NC - self.mean_C).std(0) + 1e-6
         self.heads = projection.k.out_features // projection.head_dim
         nn.init.normal_(self.projection.k.weight, std=1 / math.sqrt(keys_MP.shape[1]))
         if self.ahead is not None:
@@ -109,14 +111,18 @@ class Finder(nn.Module):
     def white(self, known: SearchInput) -> SearchInput:
         """Return what searches know, standardised."""
         states_BTC, token_BC = (
-            (states - self.mean_C) / self.scale_C for states in (known.states_BTC, known.token_BC)
+            self._alone(states - self.mean_C) / self.scale_C for states in (known.states_BTC, known.token_BC)
         )
         return SearchInput(states_BTC, known.kind_BT, token_BC)
+
+    def _alone(self, states_C: Tensor) -> Tensor:
+        """Return states (or rows of a map) without the direction that all states share."""
+        return states_C - (states_C @ self.common_C)[..., None] * self.common_C
 
     def scores(self, known: SearchInput, keys_MP: Tensor) -> Tensor:
         """Return equation 4's scores of standardised searches: (B, M)."""
         reader = self.reader
-        query_BF = self.projection.q(paper_states(known)) if reader is None else reader(known)
+        query_BF = self.projection.q(known.token_BC) if reader is None else reader(known)
         query_BHD = query_BF.unflatten(-1, (self.heads, -1))
         return score_keys(query_BHD[:, None], self.projection.keys(keys_MP)[None])[:, 0]
 
@@ -142,6 +148,7 @@ class Finder(nn.Module):
         """Fold the standardisation of each block of C inputs, and maybe the whitening of outputs, into a map."""
         blocks = mine.in_features // len(self.scale_C)
         weight = mine.weight / self.scale_C.repeat(blocks)
+        weight = self._alone(weight.unflatten(-1, (blocks, -1))).flatten(-2)
         to.weight.copy_(weight if white_PP is None else white_PP @ weight)
         if to.bias is not None:
             bias = mine.bias - mine.weight @ (self.mean_C / self.scale_C).repeat(blocks)

@@ -155,12 +155,3 @@ def token_kinds(question_BT: Tensor, search_BT: Tensor, real_BT: Tensor, at_B: T
     kind_BT = torch.where(question_BT, QUESTION, torch.where(since_BT, SINCE, EARLIER))
     after_BT = torch.arange(search_BT.shape[1], device=at_B.device) > at_B1
     return kind_BT.masked_fill(after_BT | ~real_BT, -1).scatter(1, at_B1, TOKEN)
-
-
-def paper_states(known: SearchInput) -> Tensor:
-    """Return the states behind the paper's queries, (B, C): ``<search>``'s own, at the prompt the question's mean."""
-    kind_BT = known.kind_BT
-    answering_B = ((kind_BT == EARLIER) | (kind_BT == SINCE)).any(-1)
-    question_BT = (kind_BT >= 0).to(known.states_BTC)
-    mean_BC = torch.einsum("bt,btc->bc", question_BT, known.states_BTC) / question_BT.sum(-1, keepdim=True)
-    return torch.where(answering_B[:, None], known.token_BC, mean_BC)

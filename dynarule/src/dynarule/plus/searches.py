@@ -17,7 +17,7 @@ from ..memory.hooks import attach
 from ..memory.training import RuleBatch, TrainingMemory
 from ..training.data import Encoder, Row
 from ..training.pools import Rows, RulePools
-from .reader import SearchInput, paper_states, token_kinds
+from .reader import SearchInput, token_kinds
 
 READ_BATCH, READ_RULES = 64, 1000
 
@@ -61,13 +61,14 @@ class Searches(NamedTuple):
 
     def as_paper(self) -> "Searches":
         """Return what the paper's queries know of these: one state a search, which a training has at hand."""
-        count, device = len(self.items), torch.device("cpu")
-        parts = [range(count)[start : start + READ_BATCH] for start in range(0, count, READ_BATCH)]
-        states_NC = torch.cat([paper_states(self.inputs(part, device)).half() for part in parts])
-        marks = torch.tensor([[True], [False]]).expand(2, count)
+        places = [self.starts[item.question] + item.at for item in self.items]
+        states_NC = self.states[places]
+        for row in self.marks[0, places].nonzero()[:, 0].tolist():  # at the prompt, by the question's mean
+            states_NC[row] = self.states[places[row] - self.items[row].at : places[row] + 1].float().mean(0)
+        marks = torch.tensor([[True], [False]]).expand(2, len(places))
         items = [item._replace(question=number, at=0) for number, item in enumerate(self.items)]
         families = [self.families[item.question] for item in self.items]
-        return Searches(states_NC, marks, [*range(count)], items, self.links, families)
+        return Searches(states_NC, marks, [*range(len(places))], items, self.links, families)
 
 
 @torch.no_grad()
