@@ -12,14 +12,14 @@ ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_390,
     "dynarule": 13_420,
-    "benchmarks": 10_770,
-    "tests": 19_900,
+    "benchmarks": 10_777,
+    "tests": 19_940,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 35_580
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
-TRACKED_MB = 68.0
+TRACKED_MB = 64.2
 START_SECONDS = 1.5
 """CPU of `--help`, of which Python itself takes a part."""
 

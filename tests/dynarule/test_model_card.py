@@ -56,6 +56,9 @@ def test_it_says_data_seeds_steps_recipe_and_results():
     assert (table["rules"], table["held-out questions"], table["processes"]) == ("292", "150", "2")
     assert table["steps"] == "300, 30,000 questions in all"  # 300 x 2 processes x 10 x 5
     assert table["`seed`"].startswith("`17`")
+    assert table["`<search>`"] == "behind the header of each step but the first"
+    premise = model_card(replace(INFO, search_place="premise"), recipe, FACTS, [TRAINED])
+    assert "| `<search>` | behind the premise of each rule that a step applies |" in premise
     values = json.loads(json.dumps(recipe.to_dict()))
     for f in fields(Recipe):
         assert json.loads(re.match("`(.*?)` ", table[f"`{f.name}`"])[1]) == values[f.name], f.name

@@ -119,7 +119,8 @@ def row(*cells):
 
 
 def read(path):
-    return json.loads((TINY / path).read_text(encoding="utf-8"))
+    (file,) = (folder / path for folder in (TINY, RESULTS / "seeds") if (folder / path).is_file())
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 @cached
@@ -232,7 +233,8 @@ def models_page():
     (questions,) = re.findall(r"\| questions \| ([\d,]+) \(", card)
     searches = recipe["max_steps"] * recipe["batch_size"]
     yield row("DynaRule+", f"finding alone, in {searches:,} searches; it reads as the base does", questions)
-    (layer,) = {read(f"dynarule-{form}/adapter_config.json")["confidence_layer"] for form in FORMS}
+    curves = [run_of("figure3", "confidence", form, 100)["measures"]["rule_entropy"] for form in FORMS]
+    (layer,) = {curve["layers"][np.argmin(curve["mean"])] for curve in curves}
     yield f"layer {layer} (counted from 0) is read again"
     logs = (
         json.loads((BENCHMARKS / f"results/search_place/{at}.json").read_text())
@@ -241,8 +243,10 @@ def models_page():
     premise, header = (max(entry["recall"] for entry in log["log"]) for log in logs)
     yield f"first among 10,000 in {100 * premise:.0f} % of validation searches behind premises"
     yield f"in {100 * header:.0f} % behind headers"
-    deep = json.loads((BENCHMARKS / "results/seeds/dynarule-premise-smollm2-nl/retrieval.json").read_text())
-    yield f"On SmolLM2 it is {100 * max(entry['recall'] for entry in deep['log']):.0f} %"
+    deep = (read(f"dynarule-premise-smollm2-{form}/retrieval.json")["log"] for form in ("nl", "fol"))
+    english, logic = (max(entry["recall"] for entry in log) for log in deep)
+    yield f"On SmolLM2 it is {100 * english:.0f} %"
+    yield f"in logic {100 * logic:.0f} %"
 
     def at(size, *what):
         runs = (run_of("premise", "dynarule", form, size, variant="premise") for form in FORMS)
@@ -254,16 +258,19 @@ def models_page():
     yield f"one of the first ten in {tens[0]} % and {tens[1]} %"
     yield f"the first in {easy[0]} % and {easy[1]} %"
     yield f"chains of three fail most ({chains[0]} % and {chains[1]} %)"
-    small, large = (
-        json.loads((RESULTS / f"seeds/dynarule-premise-{name}/adapters.json").read_text())["stages"]
-        for name in ("nl", "smollm2-nl")
+    unseen = (run_of("premise_held_out", "dynarule", form, variant="premise") for form in FORMS)
+    yield "it has {} (FOL) and {} (NL) right".format(*map(exact, unseen))
+    small, english, logic = (
+        read(f"dynarule-premise-{name}/adapters.json")["stages"]
+        for name in ("nl", "smollm2-nl", "smollm2-fol")
     )
-    # The larger base's first reading was left at its step 96.
-    questions = (96 + large[-1]["max_steps"]) * large[-1]["batch_size"] * large[-1]["accumulation"]
-    yield f"core-hour and {questions // 100 * 100:,} questions, where"
+    # In English the larger base's first reading was left at its step 96.
+    questions = 96 * drawn(english[-1]) // english[-1]["max_steps"] + drawn(english[-1])
+    yield f"{questions // 100 * 100:,} questions in English and {drawn(logic[-1]):,} in logic"
     yield f"the bundled model had {sum(map(drawn, small[1:])):,}"
-    deep = run_of("smollm2_premise", "dynarule", "nl", variant="premise")
-    yield f"the first one found in {measured(deep, 'step_recall@1')} % of the steps"
+    deep = [run_of("smollm2_premise", "dynarule", form, variant="premise") for form in FORMS]
+    found = [measured(run, "step_recall@1") for run in deep]
+    yield f"the first one found in {found[0]} % (FOL) and {found[1]} % (NL) of the steps"
     first, second = (
         json.loads((BENCHMARKS / f"base/smollm2/{name}.jsonl").read_text(encoding="utf-8").splitlines()[-1])
         for name in ("first", "log")
@@ -308,16 +315,20 @@ def front_page():
         "Rule vectors": ("rule-vectors", {}),
         LABELS["react"]: ("react", FROM_BOTH_ENDS["react"]),
         "RAG BM25": ("rag", {"retriever": "bm25"}),
+        "DynaRule behind premises": ("dynarule", {"variant": "premise"}),
         "SR-KI": ("srki", {}),
         "DynaRule (paper)": ("dynarule", {}),
         "KBLaM": ("kblam", {}),
         "No rules (floor)": ("prompting", {"rules": "none"}),
     }
-    folders = {"rule-vectors": ("vectors_held_out", "vectors", "smollm2_vectors")}
+    folders = {
+        "Rule vectors": ("vectors_held_out", "vectors", "smollm2_vectors"),
+        "DynaRule behind premises": ("premise_held_out", "premise", "smollm2_premise"),
+    }
     for label, (name, fields) in methods.items():
         cells = [
             runs_of(folder, name, form, **fields)
-            for folder, form in product(folders.get(name, ("held_out_550", "arena", "smollm2")), FORMS)
+            for folder, form in product(folders.get(label, ("held_out_550", "arena", "smollm2")), FORMS)
         ]
         assert max(map(len, cells)) == 1, label
         yield row(label, *(exact(cell[0]) if cell else "-" for cell in cells))

@@ -22,6 +22,7 @@ from ruleworld_data.world import mix
 from ..backends import Completion
 from ..backends.local import Local
 from ..models import adapter_folder, fingerprint
+from ..registry import Positive
 from ..run.data import Ids, Question
 from ..run.pools import Pool
 from . import Batch, Method, Output, component, trace_step
@@ -60,6 +61,7 @@ class Memory(Method):
     """Base of the methods here and of DynaRule+. A subclass sets ``name`` and ``title``."""
 
     adapter_name: ClassVar[str] = ""  # what its folder is called, with its variant; empty: like the method
+    preferred: ClassVar[str] = ""  # variant that `of` takes where the model has it
     replaces: ClassVar[tuple[str, ...]] = ()  # fields that are settings of the adapter
 
     model: Local  # the base
@@ -74,11 +76,14 @@ class Memory(Method):
     # Another adapter of the method: seed-1 lies in dynarule-seed-1-nl, beside dynarule-nl.
     variant: str = field(default="", metadata={"later": True})
     # Rules that a search keeps; None: the adapter's own number.
-    kept: int | None = field(default=None, metadata={"later": True})
+    kept: Positive | None = field(default=None, metadata={"later": True})
 
     @classmethod
     def of(cls, model: Local, representation: str, **changes: Any) -> Any:
         """Return the method on a model, with the fingerprint of its adapter for a representation."""
+        best = cls(model=model, variant=cls.preferred)
+        if "variant" not in changes and adapter_folder(model.model, best.adapter_key, representation):
+            changes["variant"] = cls.preferred
         method = cls(model=model, **changes)
         folder = adapter_folder(model.model, method.adapter_key, representation)
         return replace(method, adapter=fingerprint(folder) if folder else "")
@@ -292,7 +297,7 @@ class KBLaM(Memory):
         KBLaM has no confidence layer of its own, and the paper compares all methods at that layer. Where no layer
         before it holds rules, it is the first that does.
         """
-        keys = cls(model=model, **changes).adapter_key, DynaRule.name
+        keys = cls(model=model, **changes).adapter_key, DynaRule.of(model, representation).adapter_key
         own, other = (adapter_folder(model.model, key, representation) for key in keys)
         if own is not None and other is not None and "trace_layer" not in changes:
             from dynarule import DynaRuleConfig
@@ -318,6 +323,7 @@ class DynaRule(Memory):
 
     name = "dynarule"
     title = "DynaRule (paper)"
+    preferred = "premise"
     stepwise = True
     replaces = ("score_weight",)
 
@@ -332,7 +338,7 @@ class DynaRule(Memory):
         """
         from dynarule import DynaRuleConfig
 
-        folder = adapter_folder(model.model, cls.name, representation)
+        folder = adapter_folder(model.model, cls.of(model, representation).adapter_key, representation)
         if folder is None:
             return [0]
         config = DynaRuleConfig.from_pretrained(folder)
@@ -351,6 +357,7 @@ class Confidence(Memory):
     name = "confidence"
     title = "Entropy of rule attention"
     adapter_name = "dynarule"
+    preferred = DynaRule.preferred
 
     def answer(self, batch: Batch, top_k: int) -> Iterator[Output]:
         """Yield the measures."""

@@ -33,7 +33,7 @@ def drawing_style() -> AbstractContextManager[None]:
 
 def one_each(setting: Setting) -> Setting:
     """Return the runs of each competing method with its best search and settings, of its first training."""
-    runs = [run for run in setting.runs if not run["spec"]["method"].get("variant")]
+    runs = [run for run in setting.runs if "seed" not in run["spec"]["method"].get("variant", "")]
     first = Setting(tuple(runs))
     cells = Counter((first.method_of(run), run["spec"]["representation"]) for run in runs)
     order = list(first.methods)  # best first

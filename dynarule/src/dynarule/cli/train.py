@@ -1,7 +1,7 @@
 """``dynarule train``: one stage of a training, from files."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -86,7 +86,8 @@ def train(
 
         if adapted.config.search_id is None:
             begin_as_header(base, tokenizer)
-        train_retrieval(base, tokenizer, adapted, rows, bank, recipe, out, report=_report, **going)
+        going["report"] = lambda entry: note("  ".join(f"{name} {value:g}" for name, value in entry.items()))
+        train_retrieval(base, tokenizer, adapted, rows, bank, recipe, out, **going)
         note(f"wrote {out}: the adapter, README.md (its model card), retrieval.json")
         return
     curve = None if start is None else start.curve
@@ -143,10 +144,6 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
-
-
-def _report(entry: Mapping[str, float]) -> None:
-    note("  ".join(f"{name} {value:g}" for name, value in entry.items()))
 
 
 def _adapter(folder: Path | None, method: str, seed: int, model: Any, tokenizer: Any, width: int) -> Any:

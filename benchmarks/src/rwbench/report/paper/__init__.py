@@ -55,7 +55,7 @@ def beside_paper(results: Sequence[Results], name: str, folder: Path | None = No
     """
     tables = NUMBERS["tables"]
     check_name("table or figure of the paper", name, (*tables, *FIGURES))
-    first = [run for run in results if not run["spec"]["method"].get("variant")]
+    first = [run for run in results if "seed" not in run["spec"]["method"].get("variant", "")]
     if name in tables:
         found = [_table(tables[name], setting) for setting in settings(first)]
     else:
