@@ -87,9 +87,7 @@ class RuleBank:
         self.version = 0
         self._ids, self._texts = FixedList(listed("ids", ids)), FixedList(listed("texts", texts))
         self.parts: dict[str, tuple[str, str]] = {}
-        self.file: Any = (
-            None  # what tells the file from another that holds the bank as it is, in `changed_bank`
-        )
+        self.file: Any = None  # what tells the file that holds it as it is from another, in `changed_bank`
         self._found: dict[str, tuple[str, str]] = {}  # as `split_rule` found, which takes long for all
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
         self.keys = SharedRows(keys_UP, key_rows_M)
@@ -363,9 +361,7 @@ class RuleBank:
             self._found.clear()
         self.version += 1
         for kept, said in (("_row_of", self.ids), ("_row_of_text", self.texts)):
-            if (
-                new and order == range(len(ids)) and kept in vars(self)
-            ):  # what was there is not gone through again
+            if new and order == range(len(ids)) and kept in vars(self):  # what is new alone is looked at
                 vars(self)[kept].update((same_form(said[row]), row) for row in order[-new:])
             else:
                 vars(self).pop(kept, None)

@@ -40,7 +40,7 @@ def check_place(folder: Path, overwrite: bool) -> None:
                 f"{folder} exists already; choose a new folder, or overwrite it (--overwrite, overwrite=True)"
             )
     elif folder.is_file() or (folder.is_dir() and any(path.name[0] != "." for path in folder.iterdir())):
-        raise ValueError(f"{folder} is not a rule bank (no {FILE}), so it is kept; choose a new folder")
+        raise ValueError(f"{folder} is not a rule bank (no {FILE}): not overwritten; choose a new folder")
 
 
 def save_bank(bank: RuleBank, folder: str | PathLike[str], overwrite: bool = False) -> None:

@@ -77,7 +77,9 @@ class Engine:
         request.prompt_tokens = count = len(encode_prompt(self.tokenizer, request.prompt))
         longest = getattr(self.model.config, "max_position_embeddings", None) or 1 << 30
         if count >= longest:
-            raise ValueError(f"the prompt has {count:,} tokens, the model reads {longest:,}, answer included")
+            raise ValueError(
+                f"{count:,} tokens of prompt: the model reads {longest:,} at most, answer included"
+            )
         request.max_tokens = min(request.max_tokens, self.most_tokens, longest - count)
         with self._wake:
             if self._closed:

@@ -128,7 +128,7 @@ def _with_defaults(additions: Mapping[str, Mapping[str, float]]) -> dict[str, di
             raise ValueError(f"unknown addition {name!r}; there are {list(ADDITIONS)}")
         for setting, value in settings.items():
             if setting not in ADDITIONS[name]:
-                raise ValueError(f"addition {name} has no setting {setting!r}, but {list(ADDITIONS[name])}")
+                raise ValueError(f"{name} has no setting {setting!r}; it has {list(ADDITIONS[name])}")
             _check_number(setting, value, may_be_zero=name == "steps")
     return {name: ADDITIONS[name] | dict(additions[name]) for name in ADDITIONS if name in additions}
 
