@@ -147,7 +147,7 @@ def train_adapter(recipe: AdapterRecipe, model_name: str, method: str, form: For
             encoder = Encoder(tokenizer, row_of, target=target)
             stage = (model, tokenizer, adapter, rows, bank, plan, folder)
             if finding:
-                train_retrieval(*stage, **data, encoder=encoder, report=lambda entry: print(dict(entry)))
+                train_retrieval(*stage, **data, encoder=encoder, report=partial(print, flush=True))
                 continue
             every = max(1, -(-recipe_steps(plan, len(rows)) // EVALUATIONS))
             when = {"eval_strategy": "steps", "eval_steps": every, "save_steps": every}

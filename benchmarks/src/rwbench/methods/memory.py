@@ -67,8 +67,7 @@ class Memory(Method):
     model: Local  # the base
     adapter: str = ""  # fingerprint of its folder, from `of`; empty if the model has none of this method
     max_new_tokens: int = 512  # longest answer
-    # Without the gold ones, others in their place in every layer: what is answered then does not come from the rules
-    # (the paper's rule dependence). The gold ones alone: what is read when nothing has to be found.
+    # Without the gold ones, others in their place (the paper's rule dependence); or the gold ones, to be read.
     rules: Literal["pool", "without_gold", "gold"] = "pool"
     # The one 0-based layer that holds the gold rules, others in their place elsewhere (the paper's retention by layer).
     correct_layer: int | None = None

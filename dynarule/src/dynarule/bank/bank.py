@@ -388,10 +388,9 @@ class RuleBank:
         for name, text in zip(other.ids, other.texts, strict=True):
             if leaving is None and same_form(name) in self._row_of:
                 raise ValueError(f"rule {name!r} is in the bank already; remove it first, or use replace")
-            there = self._row_of_text.get(same_form(text))
-            if there is not None and self.texts[there] not in (leaving or ()):
-                known = self.ids[there]
-                raise ValueError(f"rules {known!r} and {name!r} are the same text, {text!r}; keep one")
+            at = self._row_of_text.get(same_form(text))
+            if at is not None and self.texts[at] not in (leaving or ()):
+                raise ValueError(f"rules {self.ids[at]!r} and {name!r} are the same text, {text!r}; keep one")
 
 
 def version_of(weight: Tensor) -> int:

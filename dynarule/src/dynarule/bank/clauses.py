@@ -158,8 +158,9 @@ def _subject(text: str) -> tuple[str, str] | None:
             before = ""  # "65 or over"
         finite = word in lex.MODALS or (word in VERBS and before not in lex.NOT_BEFORE_VERB)
         if found and (word in lex.RELATIVE | {"and", "or", "but"} or CLAUSAL.fullmatch(word)):
-            if found[-1] == i - 1 and text[: words[i - 1][0]].endswith(", "):
-                return None  # "people who smoke, drink or eat here are sent out"
+            beyond = re.sub(r"\S+ ", "", text[words[i][0] :], count=2) if word in ("and", "or") else ""
+            if text[: words[found[-1]][0]].endswith(", ") and (found[-1] == i - 1 or has_verb(beyond)):
+                return None  # "people who smoke, drink or eat here are sent out", "who lend a key or lose it pay"
             break
         if word in lex.RELATIVE:
             head, own, restricted = head or before, True, True

@@ -18,7 +18,7 @@ from .tables import led_in, table_rules, why_no_rule
 
 LONGEST_ANSWER = 800
 """Characters below a heading that asks: a longer answer is no rule but a chapter."""
-EXAMPLE = "an example"
+EXAMPLE, ELSEWHERE = "an example", "where else to look"
 _RE, _SAID = patterns("document"), patterns("sentences")
 
 
@@ -114,7 +114,7 @@ class Document:
         if heading and (dated or _RE.history.match(block.text)):
             reason = "what changed from version to version"
         elif heading and _RE.references.fullmatch(block.text):
-            reason = "where else to look"
+            reason = ELSEWHERE
         elif self.rules and _RE.examples.fullmatch(block.text) and (heading or block.text.endswith(":")):
             reason = EXAMPLE
         else:
@@ -124,7 +124,9 @@ class Document:
         else:
             most = None if first.kind == "item" else 1  # a list, or a paragraph
             below = list(takewhile(lambda b: b.kind == first.kind in ("item", "text"), blocks[:most]))
-        if reason == EXAMPLE and not any(has_verb(b.text) for b in below):
+        says = [b.text for b in below if has_verb(b.text)]
+        rules = any(is_whole(text) or OPEN.search(text) for text in says)  # "Fire safety policy" is none
+        if {EXAMPLE: not says, ELSEWHERE: rules}.get(reason):
             return
         for left in (block, *below):
             left.text = left.text or " | ".join(cell for _, cells in left.rows[:1] for cell in cells)

@@ -272,7 +272,8 @@ def led_in(lead: str, rules: Sequence[TableRule], rows: Sequence[Row]) -> Iterat
     """Put what leads in to a table, and says when or what holds, before each of its rules."""
     effect, case = _RE.cases.fullmatch(lead), _RE.limits.match(lead)
     premises = [re.sub("^If ", "", f"{rule.premise} and {rule.conclusion}") for rule in rules]
-    if all(len(cells) == 2 for _, cells in rows):  # "Age", "< 18"
+    pairs = all(len(cells) == 2 for _, cells in rows)  # "Age", "< 18", but not "zone A", "alarm red"
+    if pairs and (_RE.names.fullmatch(rows[0][1][0]) or all(re.search(r"\d", row[1][1]) for row in rows[1:])):
         premises = [f"{phrase(name)} is {bound(cell) or cell}" for _, (name, cell) in rows[-len(rules) :]]
     if effect and effect["all"]:
         premises = [" and ".join(premises)]
