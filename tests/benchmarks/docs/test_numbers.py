@@ -228,6 +228,10 @@ def models_page():
             sum(map(drawn, read(f"{name}-{form}/adapters.json")["stages"])) for form in ("nl", "fol")
         )
         yield row(label, what, f"{english:,}; in logic {logic - english:,} more")
+    forms = [read(f"dynarule-premise-{form}/adapters.json")["stages"] for form in ("nl", "fol")]
+    found, (english, logic) = forms[0][0], (sum(map(drawn, stages[1:])) for stages in forms)
+    searches = f"finding alone, in {found['max_steps'] * found['batch_size']:,} searches, then reading"
+    yield row("DynaRule behind premises", searches, f"{english:,}; in logic {logic:,}")
     recipe = read("dynarule-plus-nl/retrieval.json")["recipe"]
     card = (TINY / "dynarule-plus-nl/README.md").read_text(encoding="utf-8")
     (questions,) = re.findall(r"\| questions \| ([\d,]+) \(", card)
@@ -260,14 +264,11 @@ def models_page():
     yield f"chains of three fail most ({chains[0]} % and {chains[1]} %)"
     unseen = (run_of("premise_held_out", "dynarule", form, variant="premise") for form in FORMS)
     yield "it has {} (FOL) and {} (NL) right".format(*map(exact, unseen))
-    small, english, logic = (
-        read(f"dynarule-premise-{name}/adapters.json")["stages"]
-        for name in ("nl", "smollm2-nl", "smollm2-fol")
-    )
+    english, logic = (read(f"dynarule-premise-smollm2-{at}/adapters.json")["stages"] for at in ("nl", "fol"))
     # In English the larger base's first reading was left at its step 96.
     questions = 96 * drawn(english[-1]) // english[-1]["max_steps"] + drawn(english[-1])
     yield f"{questions // 100 * 100:,} questions in English and {drawn(logic[-1]):,} in logic"
-    yield f"the bundled model had {sum(map(drawn, small[1:])):,}"
+    yield f"the bundled model had {sum(map(drawn, forms[0][1:])):,}"
     deep = [run_of("smollm2_premise", "dynarule", form, variant="premise") for form in FORMS]
     found = [measured(run, "step_recall@1") for run in deep]
     yield f"the first one found in {found[0]} % (FOL) and {found[1]} % (NL) of the steps"
