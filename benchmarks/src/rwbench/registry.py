@@ -25,12 +25,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class Registry(Generic[T]):
     """A mapping from names to components that fills itself from one package.
 
-    Parameters
-    ----------
-    kind : str
-        What is registered, for messages ("method", "retriever", "recipe").
-    package : str
-        Dotted name of the package whose modules register themselves when imported.
+    ``kind`` says in messages what is registered; the modules of ``package`` register theirs when imported.
     """
 
     def __init__(self, kind: str, package: str) -> None:

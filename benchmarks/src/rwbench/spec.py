@@ -69,13 +69,8 @@ def in_words(error: Exception) -> str:
 class RunSpec:
     """One run: a method on one representation, one pool setting and one set of questions.
 
-    A field that is None is left out of the canonical JSON, so a later field with default None changes no old
-    run id.
-
-    Raises
-    ------
-    ValueError
-        If a field has a value that is not allowed (`in_words` names the field, the value and what is allowed).
+    A field that is None is left out of the canonical JSON, so a later field with default None changes no old run id. Of
+    a ValueError `in_words` names the field, the value and what is allowed.
     """
 
     method: dict[str, JsonValue]  # name and hyper-parameters, from Method.to_dict()

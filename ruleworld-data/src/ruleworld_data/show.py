@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 def rows_with_rules(config: str, spec: WorldSpec, start: int, n: int) -> list[dict[str, Any]]:
     """Return rows of a split as dicts; questions come with their gold rules under ``rules``.
 
-    Raises
-    ------
-    ValueError
-        For an unknown name, or a start past the end.
+    A ValueError for an unknown name, or a start past the end.
     """
     rows, split = spec.num_rows(config), spec.split
     if start >= rows:

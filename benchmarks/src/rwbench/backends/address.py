@@ -11,13 +11,7 @@ _NAMED = "_RULEWORLD_API_NAMED"
 
 
 def check_endpoint(url: str, model: str) -> None:
-    """Check the address of an endpoint and the name of a model, without asking.
-
-    Raises
-    ------
-    ValueError
-        If they cannot be right; the text says what to type.
-    """
+    """Raise a ValueError, with what to type, for an address or a model's name that cannot be right, without asking."""
     try:
         parts, port = urlsplit(url), urlsplit(url).port
     except ValueError:
@@ -47,13 +41,7 @@ def trust_endpoint(url: str, model: str = "any") -> None:
 
 
 def read_key(url: str) -> str:
-    """Return the key of the environment that may be sent to this server, or nothing.
-
-    Raises
-    ------
-    ValueError
-        If no header can carry it; the text does not hold it.
-    """
+    """Return the key of the environment that may be sent to this server, or nothing; a ValueError does not hold it."""
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not (key.isascii() and key.isprintable() and " " not in key):
         raise ValueError(

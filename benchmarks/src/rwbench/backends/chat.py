@@ -40,25 +40,8 @@ class ChatClient:
     """An OpenAI-compatible endpoint and a model there; a context manager, safe to use from several threads.
 
     The key of the environment variable ``RULEWORLD_API_KEY`` is sent to the server that it is for, see `address`; none
-    is sent to others, whatever other variables of the `openai` client hold.
-
-    Parameters
-    ----------
-    url : str
-        Base URL, to which ``/chat/completions`` is added.
-    model : str
-        Name of the model.
-    replies : Path, optional
-        Folder of replies, one file each: a request that was answered is not sent again.
-    timeout : float
-        Seconds without a byte after which a request is given up.
-    tries : int
-        Requests per question; the `openai` client waits between them.
-
-    Raises
-    ------
-    ValueError
-        As `check_endpoint` and `read_key`.
+    is sent to others, whatever other variables of the `openai` client hold. A request that was answered is not sent
+    again: ``replies`` is a folder with a file each. ``timeout`` is in seconds without a byte.
     """
 
     def __init__(
@@ -95,25 +78,8 @@ class ChatClient:
     def complete(self, body: Mapping[str, Any]) -> Completion:
         """Return one chat completion and keep it; failures that may pass are tried again.
 
-        Parameters
-        ----------
-        body : mapping
-            Fields of the request besides ``model``: messages, temperature, ...
-
-        Returns
-        -------
-        Completion
-            Its text is empty if it was filtered or all tokens were spent on thinking; where no request brought an
-            answer, it has the ``error``.
-
-        Raises
-        ------
-        GoneError
-            If the endpoint cannot be reached, or does not serve this user or path.
-        OSError
-            If the reply cannot be kept.
-        ValueError
-            If what is kept for the request is no reply.
+        ``body`` are the fields of the request besides ``model``. Where no request brings an answer, the completion has
+        the ``error``; a GoneError ends the run. A ValueError says that what is kept is no reply.
         """
         request = json.dumps({"url": self.url, "model": self.model, **body}, sort_keys=True)
         kept = self._replies and self._replies / f"{sha256(request.encode()).hexdigest()}.json"

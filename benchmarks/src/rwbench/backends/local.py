@@ -254,16 +254,11 @@ def load(name: str, dtype: str = "") -> tuple[Any, Any]:
 
 
 def load_fresh(folder: Path, tokenizer_folder: Path | None = None, dtype: str = "") -> tuple[Any, Any]:
-    """Load a model and a tokenizer from folders: on a CPU, and where it is small, in float32.
+    """Load a model and a tokenizer from folders: on a CPU, and where it is small, in float32, or raise a ValueError.
 
     Many CPUs have no arithmetic in bfloat16, which made prompts five times as slow there, and those that have it differ
     in more near ties of greedy decoding. What float32 costs a small model on an accelerator is little, and it answers
     there as it does on a CPU.
-
-    Raises
-    ------
-    ValueError
-        If that is not possible.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from transformers import AutoModelForCausalLM, GenerationConfig

@@ -77,19 +77,9 @@ class NoRequest:
 
     A model that asks and is not answered mostly asks again to the end of its answer. Forbidden to, it writes what comes
     second: a step, or the same in other tokens, which SmolLM2 does where it has no rule at all. Where rules are in its
-    memory and not in sight, it begins its first step instead. Greedy answers that open with anything else stay as they
-    are. Later lines are free, since they may begin with that token: on SmolLM2 the line of the answer does.
-
-    Parameters
-    ----------
-    request : str
-        How such a line begins: `Template.request`.
-    tokenizer : PreTrainedTokenizerBase
-        The model's own.
-    rows : sequence of int, optional
-        Rows of the batch whose answer begins. By default all.
-    instead : str, optional
-        Token of the answers that would ask: how a step begins.
+    memory and not in sight, it begins its first step instead, with the token ``instead``. Greedy answers that open with
+    anything else stay as they are. Later lines are free, since they may begin with that token: on SmolLM2 the line of
+    the answer does. ``request`` is how such a line begins; ``rows`` are those of the batch whose answer begins.
     """
 
     def __init__(

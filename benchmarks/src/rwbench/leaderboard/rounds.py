@@ -152,19 +152,9 @@ def score_round(folder: Path) -> dict[str, Any]:
 def round_scores(folder: Path) -> dict[str, Any]:
     """Score every entry of a revealed round against the submission that it is named after.
 
-    Submissions lie in ``submissions``, beside the folder of rounds. The round's world is made again first.
-
-    Returns
-    -------
-    dict
-        ``round``, ``seed``, ``unopened`` (submissions of which there is a hash alone) and ``scores``:
-        per entry ``public`` (the submission), ``metric``, and the estimates ``public_score`` and ``sealed_score``.
-
-    Raises
-    ------
-    ValueError
-        If seed and salt are not those of the published hash, the kit is not that world's, or an entry was changed or
-        its hash came after the reveal.
+    Submissions lie in ``submissions``, beside the folder of rounds. The round's world is made again first. ``unopened``
+    are submissions of which there is a hash alone. A ValueError if the secret is not the published one, the kit is not
+    that world's, or an entry was changed or its hash came after the reveal.
     """
     this = read_round(folder)
     if this.entries is None:

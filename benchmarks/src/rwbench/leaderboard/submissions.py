@@ -172,19 +172,8 @@ def submit(
 ) -> Path:
     """Write the submission of a run (`finished_run`) and return its folder, after the checks that a pull request gets.
 
-    Parameters
-    ----------
-    words : mapping
-        Fields of `Entry` but the spec (`read_words`).
-    root : Path
-        Folder of submissions; made if missing.
-    slug : str
-        End of the folder's name, after the date.
-
-    Raises
-    ------
-    ValueError
-        If questions failed, the folder is taken, or the checks refuse it (`Refused`).
+    ``words`` are the fields of `Entry` but the spec; ``slug`` ends the folder's name, after the date. A ValueError if
+    questions failed, the folder is taken, or the checks refuse it (`Refused`).
     """
     failed = [sample["id"] for sample in samples if sample["error"] is not None]
     if failed:

@@ -61,17 +61,9 @@ def _is_model(folder: Path) -> bool:
 
 
 def resolve(name: str) -> Path:
-    """Return the folder of a model.
+    """Return the folder of a model; a FileNotFoundError says what there is.
 
-    Parameters
-    ----------
-    name : str
-        A shipped model's name, a path, the name of a model that was added, or one of the Hub that was downloaded.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such model; the message says what there is.
+    ``name`` is a shipped model's, a path, that of a model that was added, or one of the Hub that was downloaded.
     """
     folder = SHIPPED / name if name in shipped() else Path(name)
     if _is_model(folder):

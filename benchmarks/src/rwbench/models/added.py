@@ -58,19 +58,9 @@ def carried_file(package: str, version: str, file: str, sha256: str) -> Path:
 def add_model(source: str, name: str | None = None) -> Path:
     """Convert a model into the cache, whole or not at all; return its folder.
 
-    Parameters
-    ----------
-    source : str
-        A name of `KNOWN`, a GGUF file, or a folder of low-rank changes that a model was taught by, such as
-        ``benchmarks/base/smollm2``; adapters in it come along.
-    name : str or None
-        What ``--model`` will call it; None: the known name, or the file's.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If the package or the file is not there, is another one, or is no model of a supported family; if the name is
-        taken by a shipped model or is no name; if the package ``gguf`` is missing.
+    ``source`` is a name of `KNOWN`, a GGUF file, or a folder of low-rank changes that a model was taught by, such as
+    ``benchmarks/base/smollm2``; adapters in it come along. ``name`` is what ``--model`` will call it; None: the known
+    name, or the file's. A FileNotFoundError or ValueError says what to type.
     """
     known = source in KNOWN
     path = carried_file(*KNOWN[source]) if known else Path(source)

@@ -105,13 +105,7 @@ class RuleReader:
 
 @lru_cache(maxsize=1)
 def load_reader(name: str, method: str, representation: str, dtype: str = "") -> RuleReader:
-    """Load a model with its adapter of a method.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError
-        If the adapter is missing, does not fit the base, or its encoder is not at hand.
-    """
+    """Load a model with its adapter of a method; a FileNotFoundError or ValueError if it is missing or does not fit."""
     folder = adapter_folder(name, method, representation)
     if folder is None:
         raise FileNotFoundError(f"model {name!r} has no adapter of {method}; train one with: dynarule train")

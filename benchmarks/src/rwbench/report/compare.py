@@ -23,25 +23,10 @@ Run = tuple[Results, dict[str, Sample]]
 
 
 def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Comparison:
-    """Compare every run with the first.
+    """Compare every run with the first; by default by exact match if all runs answer, else by Recall@1.
 
-    Parameters
-    ----------
-    folders : sequence of Path
-        Folders of finished runs; the first is the baseline.
-    metrics : sequence of str
-        Names as in results.json; by default exact match if all runs answer, else Recall@1.
-
-    Returns
-    -------
-    dict
-        ``baseline``, ``comparisons`` (per run: ``spec_differences`` and per metric the paired ``difference`` with
-        ``p_holm``), ``tests``: over how many p values Holm's correction goes.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two runs, they asked different questions or share none, or a metric is missing.
+    ``tests`` says over how many p values Holm's correction goes. A ValueError if there are fewer than two runs, they
+    asked different questions or share none, or a metric is missing.
     """
     if len(folders) < 2:
         raise ValueError(

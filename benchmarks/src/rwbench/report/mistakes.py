@@ -14,19 +14,9 @@ Counts = dict[str, dict[str, int]]
 
 
 def error_counts(runs: Sequence[Results], folder: Path) -> Counts:
-    """Return run id -> error class -> number of samples.
+    """Return run id -> error class -> number of samples; a ValueError for a run on data of another version.
 
-    Parameters
-    ----------
-    runs : sequence of Results
-        Those on rule books are left out: their rules have no logic to compare an answer with.
-    folder : Path
-        Folder of the runs, or one run's.
-
-    Raises
-    ------
-    ValueError
-        If a run is on data of another version than is made here.
+    Runs on rule books are left out: their rules have no logic to compare an answer with.
     """
     counts: Counts = {}
     for run in runs:

@@ -11,13 +11,8 @@ from ..score.results import FILE_NAME, Results, find_results, find_samples
 def pack(results: Sequence[Results], folder: Path, to: Path) -> int:
     """Write what `report`, `compare` and `trace` need of some runs in ``folder``, and return the bytes written.
 
-    The same runs give the same bytes.
-
-    Raises
-    ------
-    ValueError
-        If the samples of a run are missing or are not those of its results, or ``to`` holds other runs or lies in
-        ``folder``.
+    The same runs give the same bytes. A ValueError if the samples of a run are missing or are not those of its results,
+    or ``to`` holds other runs or lies in ``folder``.
     """
     if is_packed(folder):
         raise ValueError(f"{folder} is packed already; give the folder of its runs, or copy it as it is")

@@ -19,14 +19,7 @@ from .tables import headline
 def render_page(results: Sequence[Results], title: str, command: str, skipped: Sequence[str] = ()) -> str:
     """Return the page as one HTML string with no outside resource; a ValueError if there are no results.
 
-    Parameters
-    ----------
-    results : sequence of Results
-    title : str
-    command : str
-        What makes these numbers again.
-    skipped : sequence of str
-        What did not run here, and what to type to have it run.
+    ``command`` makes these numbers again; ``skipped`` says what did not run here, and what to type to have it run.
     """
     if not results:
         raise ValueError(

@@ -39,25 +39,10 @@ MAX_ERROR = 2_000
 
 
 def run_spec(spec: RunSpec, source: DataSource, out: Path, progress: Progress | None = None) -> Results:
-    """Run a spec to its end, taking up whatever an earlier attempt left, and return its results.
+    """Run a spec to its end below ``out``, taking up whatever an earlier attempt left, and return its results.
 
-    Parameters
-    ----------
-    spec : RunSpec
-    source : DataSource
-    out : Path
-        Folder of run folders; made if missing.
-    progress : Progress, optional
-        Steps once per sample.
-
-    Raises
-    ------
-    ValueError
-        If the folder belongs to another spec, another process holds it, or the spec does not fit the data.
-    GoneError
-        If the model cannot be used any more; finished samples are kept.
-    OSError
-        If the disk is full; finished samples are kept.
+    ``progress`` steps once per sample. A ValueError if the folder belongs to another spec, another process holds it, or
+    the spec does not fit the data; after a GoneError, or an OSError of a full disk, finished samples are kept.
     """
     folder = out / spec.run_id
     if not folder.is_dir() and (packed := read_results(folder)) is not None:

@@ -42,14 +42,7 @@ def diagnose(
 ) -> Diagnosis | None:
     """Classify one sample; None if it failed or its method does not answer.
 
-    Parameters
-    ----------
-    sample : mapping
-        A line of samples.jsonl.
-    steps : sequence of mapping
-        The question's gold steps: ``rule_ids`` and ``fol``.
-    rules : mapping of int to mapping
-        Rows of the rule table for the gold rules.
+    ``steps`` are the question's gold steps, ``rules`` the rows of the rule table for their rules, by id.
     """
     outcome = sample.get("outcome", "ok")
     if sample["error"] is not None or (sample["answers"] is None and outcome == "ok"):

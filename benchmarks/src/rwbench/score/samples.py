@@ -110,10 +110,7 @@ def check_sample(value: Any) -> Sample:
 def sample_line(sample: Mapping[str, Any]) -> bytes:
     """Return a sample's line of the file; half a surrogate pair, which UTF-8 has not, becomes a question mark.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If it holds what JSON cannot: NaN, a number of thousands of digits, an object.
+    A ValueError or TypeError if it holds what JSON cannot: NaN, a number of thousands of digits, an object.
     """
     return (canonical_json(sample) + "\n").encode(errors="replace")
 
@@ -121,10 +118,7 @@ def sample_line(sample: Mapping[str, Any]) -> bytes:
 def read_samples(path: Path) -> list[Sample]:
     """Return the whole lines of a samples file, without the torn last line of a killed run; none if it is not there.
 
-    Raises
-    ------
-    ValueError
-        If any line but a torn last one is not a sample: the file was changed by something else.
+    A ValueError if any other line is not a sample: the file was changed by something else.
     """
     if not path.is_file():
         return []
@@ -142,16 +136,10 @@ def read_samples(path: Path) -> list[Sample]:
 
 
 class SampleLog:
-    """Appends samples to a run's file and knows which questions are done.
+    """Appends samples to a run's file, which need not exist, and knows which questions are done.
 
-    Opening repairs the file: a torn last line goes, failed questions go (they are asked again), and so does a
-    second line of the same question. The repair is written beside the file and renamed, so a kill here loses
-    nothing either.
-
-    Parameters
-    ----------
-    path : Path
-        ``samples.jsonl`` of the run; need not exist.
+    Opening repairs the file: a torn last line goes, failed questions go (they are asked again), and so does a second
+    line of the same question. The repair is written beside the file and renamed, so a kill here loses nothing either.
     """
 
     def __init__(self, path: Path) -> None:

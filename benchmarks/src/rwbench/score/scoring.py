@@ -28,19 +28,11 @@ def budgets(pool_size: int) -> dict[str, Budget]:
 
 
 def score(sample: Mapping[str, Any], pool_size: int, stepwise: bool = False) -> dict[str, float]:
-    """Score a sample: metric -> value.
+    """Score a sample, as `rwbench.score.samples` describes it: metric -> value.
 
-    Parameters
-    ----------
-    sample : mapping
-        Its ``answers`` and ``gold_answers``, one per sub-question (answers are None where a method does not answer: no
-        ``exact_match`` then); ``retrieved`` per search, best first (None where it does not search), and ``gold_rules``
-        per step. Searches that are steps have ``step_recall@...`` (missing steps count 0) beside the order-free
-        ``recall@...``. A ``subtask`` with questions that have no answer is scored by what is refused, too.
-    pool_size : int
-        Budgets that cover the pool are left out.
-    stepwise : bool
-        Whether searches are steps also where there was one only, as of a method that stopped after its first.
+    Without answers there is no ``exact_match``. Searches that are steps, as with ``stepwise`` they are also where there
+    was one only, have ``step_recall@...`` (missing steps count 0) beside the order-free ``recall@...``; budgets that
+    cover the pool are left out. A ``subtask`` with questions that have no answer is scored by what is refused, too.
     """
     scores: dict[str, float] = {}
     answers, retrieved, gold_rules = (sample[name] for name in ("answers", "retrieved", "gold_rules"))

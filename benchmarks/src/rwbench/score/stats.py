@@ -70,16 +70,9 @@ def grouped_estimates(
 ) -> Metric:
     """Return means with 95 % intervals; groups weigh the same, whatever their size. A ValueError without a question.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (N,)
-        One score in [0, 1] per question.
-    groups, clusters : sequence, length N
-        Sub-task and cluster of each question; the result has the sub-tasks in order of first appearance.
-    sets : mapping of str to collection, optional
-        Sets of groups; one of whose groups no question is asked is left out.
-    draws : int
-        Bootstrap draws; always the same ones for the same clusters.
+    ``values`` (N,) has a score in [0, 1] per question, ``groups`` and ``clusters`` its sub-task and cluster. ``sets``
+    are sets of groups; one of whose groups no question is asked is left out. The ``draws`` of the bootstrap are always
+    the same ones for the same clusters.
     """
     if not len(values):
         raise ValueError("no scored question: nothing to average")

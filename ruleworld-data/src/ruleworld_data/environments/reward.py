@@ -105,13 +105,7 @@ def _is_conclusion(value: object) -> bool:
 
 
 def read_metadata(metadata: Mapping[str, Any] | str) -> Mapping[str, Any]:
-    """Return a metadata record.
-
-    Raises
-    ------
-    ValueError
-        If it is none of this version: what it was written by, and what to do.
-    """
+    """Return a metadata record; a ValueError if it is none of this version, and of which, with what to do."""
     record: Any = metadata
     if isinstance(metadata, str | bytes):
         try:

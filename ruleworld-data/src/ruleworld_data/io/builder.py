@@ -162,12 +162,6 @@ class RuleWorld(datasets.ArrowBasedBuilder):
 
 
 def shard_ranges(rows: int) -> list[tuple[int, int]]:
-    """Cut ``range(rows)`` into shards of equal size: `SHARDS` of them, but none tiny and none huge.
-
-    Examples
-    --------
-    >>> shard_ranges(40)
-    [(0, 16), (16, 32), (32, 40)]
-    """
+    """Cut ``range(rows)`` into shards of equal size: `SHARDS` of them, but none tiny and none huge."""
     size = min(max(-(-rows // SHARDS), MIN_SHARD_ROWS), MAX_SHARD_ROWS)
     return [(start, min(start + size, rows)) for start in range(0, rows, size)]

@@ -31,10 +31,7 @@ _LOOKUPS = {
 def patch(module: ModuleType) -> None:
     """Wrap the look-up function of `datasets.load` or `evaluate.loading`; a second call changes nothing.
 
-    Raises
-    ------
-    RuntimeError
-        If the module has no such function, as in a release of the library that is not supported.
+    A RuntimeError if the module has no such function, as in a release of the library that is not supported.
     """
     attribute, copies = _LOOKUPS[module.__name__]
     original = getattr(module, attribute, None)

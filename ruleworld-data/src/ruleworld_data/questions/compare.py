@@ -40,16 +40,11 @@ class _Part(NamedTuple):
 
 
 def compare_table(origin: Origin, count: int) -> pa.Table:
-    """Draw and word ``count`` questions, a quarter for each operation.
+    """Draw and word ``count`` questions, a quarter for each operation; a ValueError if the world has too few parts.
 
     Parts are about different creatures, in half of the questions about one attribute as far as there are enough, and
     one count is the highest. ``Most`` has its answer in each place equally often, and in half of the questions it is
     not who had most at first.
-
-    Raises
-    ------
-    ValueError
-        If the world has too few parts that differ.
     """
     size = min(DRAWN * count, MOST_DRAWN, len(origin.world))
     drawn = origin.part("parts").proofs(PARTS, size, clauses=True)

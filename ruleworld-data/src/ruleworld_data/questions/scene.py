@@ -75,14 +75,8 @@ class Scene:
     def begin(self, hop: Hop, amount: int, pick: int, other: int) -> None:
         """State what the question starts with: what triggers its first rule.
 
-        Parameters
-        ----------
-        amount : int
-            Units of a change.
-        pick : int
-            Chooses the verb of a change.
-        other : int
-            Kind of the other creature of an action.
+        ``amount`` is the units of a change, ``pick`` chooses its verb, ``other`` is the kind of an action's other
+        creature.
         """
         names, symbols, who = self.names, self.symbols, f"the {self.who}"
         if self.start == "change":

@@ -324,10 +324,7 @@ def draw_units(
 ) -> list[Units]:
     """Draw exactly ``count`` units of several skeletons, as near to their shares as the world allows.
 
-    Raises
-    ------
-    ValueError
-        If the world has fewer units.
+    A ValueError if the world has fewer units.
     """
     sources = {skeleton: _source(world, skeleton, split) for skeleton in shares}
     limit = {skeleton: source.numbered for skeleton, source in sources.items()}

@@ -36,19 +36,9 @@ _RULE_COLUMNS = {
 
 
 class AspSolver:
-    """Answers scopes with clingo.
+    """Answers scopes with clingo; an ImportError says how to install it.
 
-    Parameters
-    ----------
-    base : RuleBase
-        Parsed rules.
-
-    Raises
-    ------
-    ImportError
-        If clingo is not installed; the message says what to type.
-    ValueError
-        If attribute changes are circular: the program would not end.
+    A ValueError if attribute changes are circular: the program would not end.
     """
 
     def __init__(self, base: RuleBase) -> None:
@@ -70,24 +60,10 @@ class AspSolver:
     def answers(
         self, scopes: Sequence[tuple[str, str]], pools: Sequence[Ints] | None = None
     ) -> list[tuple[str, ...]]:
-        """Answer scopes in one program.
+        """Answer scopes, facts and query as shipped, in one program: every value of a query, one for a sound question.
 
-        Parameters
-        ----------
-        scopes : sequence of (facts, query)
-            Texts as shipped.
-        pools : sequence of ndarray, optional
-            Rows of the rules that may be used: one entry for all scopes or one per scope; all rules by default.
-
-        Returns
-        -------
-        list of tuple of str
-            Every value the query has, per scope: one for a sound question.
-
-        Raises
-        ------
-        ValueError
-            If a text does not parse, a row is -1 or a number could exceed clingo's 32 bits.
+        ``pools`` has rows of the rules that may be used, one entry for all scopes or one per scope; all rules by
+        default. A ValueError if a text does not parse, a row is -1 or a number could exceed clingo's 32 bits.
         """
         if not scopes:
             return []

@@ -58,16 +58,12 @@ def leak_report(build_dir: str | Path) -> dict[str, Any]:
 
 
 def shortcuts(folder: Path, split: str = "test") -> tuple[dict[str, Scores], Scores]:
-    """Score on test, or another split, who has learnt one sub-task of train.
+    """Score on test, or another split, who has learnt one sub-task of train; return scores and bars.
 
-    Returns
-    -------
-    scores : dict
-        Shortcut -> ``"all"`` (mean over sub-tasks) and every sub-task -> exact match, 0 to 1; and how often it is right
-        whether there is an answer, of the sub-tasks where a half has none.
-    bars : dict
-        What a shortcut may score in each sub-task: the bar, a blind choice's score, three standard errors. Of a
-        comparison's creatures one is the answer, of the questions that may have no answer a half is ``unknown``.
+    Scores: shortcut -> ``"all"`` (mean over sub-tasks) and every sub-task -> exact match, 0 to 1; and how often it is
+    right whether there is an answer, of the sub-tasks where a half has none. Bars: what a shortcut may score in each
+    sub-task, the bar, a blind choice's score, three standard errors. Of a comparison's creatures one is the answer, of
+    the questions that may have no answer a half is ``unknown``.
     """
     scores: dict[str, Scores] = {name: {} for name in SHORTCUTS}
     bars = {}
@@ -91,10 +87,7 @@ def shortcuts(folder: Path, split: str = "test") -> tuple[dict[str, Scores], Sco
 def memory(folder: Path) -> dict[str, dict[str, Scores]]:
     """Score on the other splits who has learnt all of train by heart.
 
-    Returns
-    -------
-    dict
-        Probe -> split -> ``"all"`` (mean over sub-tasks) and every sub-task -> exact match, 0 to 1.
+    Probe -> split -> ``"all"`` (mean over sub-tasks) and every sub-task -> exact match, 0 to 1.
     """
     subtasks, version = _subtasks(folder), world_spec(read_manifest(folder)).version
     train = [_questions(folder, subtask, "train", _MEMORY_ROWS) for subtask in subtasks]

@@ -263,10 +263,7 @@ def _below(drivers: Ints, levels: list[Ints]) -> Ints:
 def _assign(stream: Stream, denied: NDArray[np.bool_]) -> Ints:
     """Give every row a column of its own, at random, avoiding denied pairs.
 
-    Raises
-    ------
-    ValueError
-        If no such assignment is found: the world is too small for what it must avoid.
+    A ValueError if none is found: the world is too small for what it must avoid.
     """
     rows, columns = denied.shape
     order = stream.permutation(columns)

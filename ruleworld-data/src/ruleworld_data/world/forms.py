@@ -26,25 +26,12 @@ _SCALE = 2**30
 
 
 def draw_forms(key: tuple[Key, ...], words: float, sides: Mapping[str, Ints], rows: Ints) -> dict[str, Ints]:
-    """Draw which name, or which frame, each column has in each row.
+    """Draw which name, or which frame, each column of ``sides`` has in each row: below 16 for two words, else 4.
 
-    Parameters
-    ----------
-    key : tuple
-        Names the drawing.
-    words : float
-        Chance, for each word by itself, of a name drawn anew. With more of it the names that have changed stay as they
-        are, and more change.
-    sides : dict
-        What is drawn, and from which forms: `HERE`, `THERE` or `SHAPES`. What a premise looks for is `HERE` and what
-        can meet it, a conclusion or a question's fact, is `THERE`; so at 1 the two never share a name.
-    rows : array of int, shape (n,)
-        Numbers of the rows.
-
-    Returns
-    -------
-    dict
-        For every column an array of shape (n,): below 16 where a term has two words, else below 4.
+    ``words`` is the chance, for each word by itself, of a name drawn anew. With more of it the names that have changed
+    stay as they are, and more change. ``sides`` has the forms that a column is drawn from: `HERE`, `THERE` or `SHAPES`.
+    What a premise looks for is `HERE` and what can meet it, a conclusion or a question's fact, is `THERE`; so at 1 the
+    two never share a name.
     """
     forms = {}
     for column, choice in sides.items():

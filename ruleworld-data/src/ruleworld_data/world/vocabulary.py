@@ -127,14 +127,8 @@ def load_vocabulary() -> Vocabulary:
 def denied_pairs(kind: str) -> np.ndarray:
     """Return which terms of one kind common sense would expect with which of another.
 
-    Parameters
-    ----------
-    kind : {"env_state", "action_state", "action_env"}
-
-    Returns
-    -------
-    numpy.ndarray
-        Boolean, one row per place or action, one column per state or place; True where the pair is denied.
+    ``kind`` is that of `Vocabulary.denied`. True where a pair is denied: a row per place or action, a column per state
+    or place.
     """
     words = load_vocabulary()
     places = [place.name for place in words.environments]

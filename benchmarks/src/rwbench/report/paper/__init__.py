@@ -44,14 +44,8 @@ NUMBERS: dict[str, Any] = json.loads(files(__package__).joinpath("numbers.json")
 def beside_paper(results: Sequence[Results], name: str, folder: Path | None = None) -> list[Beside]:
     """Return a table or figure of the paper from first trainings, once for each set of questions.
 
-    Parameters
-    ----------
-    results : sequence of Results
-        Runs that are none of its rows are left out.
-    name : str
-        Such as ``"table2"``, of the data file or of `FIGURES`.
-    folder : Path, optional
-        Folder of the runs, whose samples ``"cases"`` reads.
+    ``name`` is such as ``"table2"``, of the data file or of `FIGURES`; runs that are none of its rows are left out.
+    ``folder`` holds the runs, whose samples ``"cases"`` reads.
     """
     tables = NUMBERS["tables"]
     check_name("table or figure of the paper", name, (*tables, *FIGURES))
