@@ -248,13 +248,7 @@ class RuleAdapter(nn.Module):
         return self._projections[layer]
 
     def projections(self) -> dict[int, RuleProjection]:
-        """Return the projections by layer; none while adapters are disabled.
-
-        Raises
-        ------
-        ValueError
-            If another adapter is active by now.
-        """
+        """Return the projections by layer; none while adapters are disabled, an error if another is active by now."""
         if self._active() != self.name:
             raise ValueError(
                 f"the active adapter changed from {self.name!r} to {self._active()!r}, and a rule memory keeps what it "

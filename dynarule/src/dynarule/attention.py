@@ -19,26 +19,20 @@ __all__ = ["AttendedRules", "rule_attention"]
 
 @dataclass(frozen=True)
 class AttendedRules:
-    """What one layer's attention reads besides the text.
+    """What one layer's attention reads besides the text: rules, or their tokens (keys with RoPE).
 
-    Attributes
-    ----------
-    query_BHTD : Tensor or None
-        Rule queries of the tokens in this forward; None: the text's own ask, of rules' tokens that stand before it.
-    key_BHRD, value_BHRD : Tensor
-        The rules, or their tokens (keys with RoPE); R counts those of all segments. B is 1 where all rows share them,
-        and H may be fewer, each of which several heads of the query share, as in the text.
-    visible_BTR : Tensor or None
-        Which rules each token sees; None: all.
-    shift : float or Tensor
-        Added to every rule score (KBLaM's log C - log M), 0 for none; a tensor (B, 1, 1, R) for one a rule.
+    B is 1 where all rows share them. H may be fewer, each of which several heads of the query share, as in the text.
     """
 
-    query_BHTD: Any
+    query_BHTD: (
+        Any  # of the tokens in this forward; None: the text's own ask, of rules' tokens that stand before it
+    )
     key_BHRD: Tensor
     value_BHRD: Tensor
-    visible_BTR: Tensor | None = None
-    shift: float | Tensor = 0.0
+    visible_BTR: Tensor | None = None  # which rules each token sees; None: all
+    shift: float | Tensor = (
+        0.0  # added to rule scores, such as KBLaM's log C - log M; (B, 1, 1, R): one a rule
+    )
 
     def each_row(self, rows: int) -> tuple[Tensor, Tensor]:
         """Return keys and values with a row for each row of the batch."""
@@ -59,16 +53,8 @@ def rule_attention(
 
     .. math:: softmax([s (q~ k~^T) + shift, s (q k^T)]) [v~; v].
 
-    Parameters
-    ----------
-    query_BHTD, key_BGSD, value_BGSD : Tensor
-        The text; H / G heads share a key-value head.
-    text_mask : Tensor or None
-        Boolean or additive, (B or 1, 1, T, S); None: causal, the last token seeing all of S.
-    rules : AttendedRules
-        The rules. einsum reads what all rows share once, for the queries of all rows.
-    scale : float
-        s, usually 1 / sqrt(D).
+    ``text_mask`` is boolean or additive, (B or 1, 1, T, S); None: causal, the last token seeing all of S. einsum reads
+    rules that all rows share once, for the queries of all rows.
     """
     groups, of_rules = (key_BGSD.shape[1], -1), (rules.key_BHRD.shape[1], -1)  # H as G, H / G
     rule_scores = (

@@ -54,13 +54,7 @@ def attention_forward(
     attended_rules: AttendedRules | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attend to rules and text; without rules, exactly by the attention the model was loaded with.
-
-    Returns
-    -------
-    tuple
-        Output (B, T, H, D), and the weights where the base's attention returns them and there are no rules, or None.
-    """
+    """Attend to rules and text: (B, T, H, D), and no weights; without rules, exactly what the base's attention does."""
 
     def base() -> tuple[Tensor, Tensor | None]:
         return base_attention(

@@ -24,13 +24,7 @@ HASHED_ROWS = 2  # of each matrix: another training, or another seed, changes ev
 
 
 def attention_blocks(model: nn.Module) -> list[nn.Module]:
-    """Return the attention blocks of a model, by layer.
-
-    Raises
-    ------
-    ValueError
-        If its ``model_type`` is not among `FAMILIES`.
-    """
+    """Return the attention blocks of a model, by layer; one of another family than `FAMILIES` is refused."""
     family = getattr(getattr(model, "config", None), "model_type", None)
     if family not in FAMILIES:
         raise ValueError(

@@ -93,13 +93,7 @@ def token_rows(model: nn.Module, row: int) -> list[int] | dict[str, list[int]]:
 
 
 def vocabulary_matrices(model: nn.Module) -> list[Tensor]:
-    """Return the input embedding, and the output embedding unless it is the same tensor.
-
-    Raises
-    ------
-    ValueError
-        If one is quantised: it has no rows to write to.
-    """
+    """Return the input embedding, and the output embedding unless it is the same tensor; quantised ones are refused."""
     source: Tensor = base_matrix(model.get_input_embeddings()).weight  # type: ignore[operator]
     output = model.get_output_embeddings()  # type: ignore[operator]
     head = source if output is None else base_matrix(output).weight

@@ -313,13 +313,7 @@ class RuleBank:
         self._become(range(len(self) + len(other)), other)
 
     def remove(self, ids: Sequence[str]) -> None:
-        """Drop rules by id.
-
-        Raises
-        ------
-        KeyError
-            If an id is not there; the bank is then unchanged.
-        """
+        """Drop rules by id; a KeyError if one is not there, and the bank is unchanged."""
         gone = {self.row(name) for name in listed("ids", ids)}
         if gone:
             self._become([row for row in range(len(self)) if row not in gone])

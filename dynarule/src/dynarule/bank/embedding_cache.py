@@ -39,13 +39,7 @@ def embed(
     dtype: torch.dtype | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """Encode texts block by block, each into its place; return embeddings (N, P).
-
-    Raises
-    ------
-    ValueError
-        If the encoder returns another number of rows, or numbers that are not finite in the dtype.
-    """
+    """Encode texts block by block, each into its place; return embeddings (N, P), all finite in the dtype."""
     if not callable(encode):
         raise ValueError(
             f"encode must be a function from texts to embeddings, got {encode!r:.60}; dynarule.open_encoder gives one"

@@ -78,13 +78,7 @@ class LayerEncoder:
         self.fingerprint = f"{PREFIX}{layers}@{weights} mean norm=l2"
 
     def __call__(self, texts: Sequence[str]) -> Tensor:
-        """Return unit vectors, fp32 (N, P), on the CPU.
-
-        Raises
-        ------
-        ValueError
-            If a text has no tokens.
-        """
+        """Return unit vectors, fp32 (N, P), on the CPU; a text without tokens is refused."""
         texts = listed("texts", texts)
         # a rule spells no control token
         options = {"add_special_tokens": False, "split_special_tokens": True}

@@ -98,13 +98,7 @@ def same_form(text: str) -> str:
 def make_rules(
     texts: Sequence[str], conclusions: Sequence[str | None] | None = None, ids: Sequence[object] | None = None
 ) -> Rules:
-    """Check rules; conclusions that are None are found in the rules, ids are numbers where there are none.
-
-    Raises
-    ------
-    ValueError
-        If lengths differ, a conclusion is empty, or as `check_rules`.
-    """
+    """Check rules; conclusions that are None are found in the rules, ids are numbers where there are none."""
     texts = listed("rules", texts)
     given_ids = list(range(len(texts))) if ids is None else listed("ids", ids)
     if None in given_ids:

@@ -31,23 +31,13 @@ MOST_WEIGHTS = 1 << 26
 
 @dataclass(frozen=True)
 class ConfidenceCurve:
-    """Entropy of rule attention by layer, in nats.
+    """Entropy of rule attention by layer, in nats, over questions."""
 
-    Attributes
-    ----------
-    layers : tuple of int
-        The layers that hold rules, 0-based.
-    mean, std : tuple of float
-        Over questions; of one question, std is 0.
-    questions, rules : int
-        Sample size, and M (the mean over banks).
-    """
-
-    layers: tuple[int, ...]
+    layers: tuple[int, ...]  # that hold rules, 0-based
     mean: tuple[float, ...]
-    std: tuple[float, ...]
+    std: tuple[float, ...]  # of one question 0
     questions: int
-    rules: float
+    rules: float  # M, the mean over banks
 
     @property
     def confidence_layer(self) -> int:

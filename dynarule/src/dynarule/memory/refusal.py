@@ -21,20 +21,16 @@ def refusal(search: Retrieval) -> str:
 
 
 class Refusals:
-    """Ends rows of a batch at the first search whose best rule has less than ``least`` support (a stopping criterion).
-
-    Attributes
-    ----------
-    at : dict of int to (int, Retrieval)
-        Rows that ended, with how many tokens were written before the search.
-    """
+    """Ends rows of a batch at the first search whose best rule has less than ``least`` support (a criterion)."""
 
     def __init__(self, memory: RuleMemory, start: int, least: float) -> None:
         layer = memory.config.confidence_layer
         if layer is None:
             raise ValueError("min_support needs the searches of a confidence layer, the adapter has none")
         self.memory, self.start, self.least, self.layer = memory, start, least, layer
-        self.at: dict[int, tuple[int, Retrieval]] = {}
+        self.at: dict[
+            int, tuple[int, Retrieval]
+        ] = {}  # rows that ended: tokens before the search, and what it found
         self._seen = 0
 
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
@@ -62,14 +58,7 @@ def support_curve(
 ) -> tuple[list[Point], Point]:
     """Return coverage against accuracy, from every question answered to none, and the most accurate point.
 
-    Parameters
-    ----------
-    supports : sequence of float
-        `Generation.support` of each answer.
-    right : sequence of bool
-        Whether it is right.
-    unknown : sequence of bool
-        Whether to refuse it would be.
+    For each answer its `Generation.support`, whether it is ``right``, and whether to refuse it would be.
 
     Examples
     --------

@@ -256,18 +256,7 @@ class RuleMemory(LayerMemory):
     ) -> tuple[Tensor, Tensor]:
         """Return scores and bank rows of the best K rules, (N, K) each, best first; a subclass may find others.
 
-        Parameters
-        ----------
-        layer : int
-            The layer that searches.
-        query_NHD : Tensor
-            Rule queries of the rows that search, see `RuleBank.search`.
-        rows : list of int
-            Which rows of the batch these are.
-        number : int
-            Which ``<search>`` of this forward it is, from 1; 0 for the prompt.
-        allowed_NM : Tensor of bool or None
-            Which rules each may find.
+        It is the n-th ``<search>`` of this forward (0: the prompt) of these rows of the batch, see `RuleBank.search`.
         """
         assert query_NHD is not None
         return self.bank.search(self.adapter[layer], query_NHD, self.config.top_k, allowed_NM)

@@ -233,22 +233,8 @@ def step_queries(query_BHTD: Tensor, question_BT: Tensor, search_BS: Tensor) -> 
 def keep_top(scores_BM: Tensor, top_k: int | None, gold_BSG: Tensor | None = None) -> Tensor:
     """Return the K pool rows each batch row keeps, best first: (B, K), equation 3.
 
-    With gold rules (KeepDim) they are kept whatever their scores, and as many of the lowest-scored others are dropped.
+    Gold rules (KeepDim; -1 is padding) are kept whatever their scores, and as many of the lowest-scored others dropped.
     A rule that is gold in several steps takes one place.
-
-    Parameters
-    ----------
-    scores_BM : Tensor
-        Relevance of the pool's rules.
-    top_k : int or None
-        K; None, or more than M, keeps all.
-    gold_BSG : Tensor or None
-        Pool rows of each step's gold rules, -1 where a row has fewer steps or a step fewer rules.
-
-    Raises
-    ------
-    ValueError
-        If a row has more gold rules than K.
     """
     count = scores_BM.shape[-1]
     kept = count if top_k is None else min(top_k, count)

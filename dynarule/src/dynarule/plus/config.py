@@ -79,15 +79,7 @@ class PlusConfig(DynaRuleConfig):
 
 
 class PlusProjection(RuleProjection):
-    """W~_K of the confidence layer with what reads the text for a search, and W~_Q and W~_V where they are used.
-
-    Attributes
-    ----------
-    reader : SearchReader
-        What a search asks.
-    lookahead : LookAhead or None
-        Its backward levels.
-    """
+    """W~_K of the confidence layer with what reads the text for a search, and W~_Q and W~_V where they are used."""
 
     def __init__(self, attention: nn.Module, config: PlusConfig) -> None:
         super().__init__(attention, config.encoder_dim)

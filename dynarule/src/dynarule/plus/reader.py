@@ -27,22 +27,12 @@ class SearchReader(nn.Module):
     In the paper a search asks with its own token's state alone, and the prompt with the mean of its tokens. A base's
     first layers need not have moved what matters into that token, and a mean forgets what stood where.
 
-    Parameters
-    ----------
-    hidden : int
-        C, width of the model.
-    out : int
-        Width of what is asked.
-    heads : int
-        H.
-    offsets : int
-        How many tokens from where the last step is in the question a head tells apart, to each side; 0: it reads by
-        content alone. A base that was not pretrained on such questions has no state that says which of several
-        independent cases comes next: the step before is looked up in the question, by what both say, and each head
-        learns how far from there it reads (location-aware attention; before the first step, how far from the start).
-    tail : int
-        How many tokens back from the end of the question, and of the last step, a head tells apart; 0: none. Questions
-        end with what they ask, and steps with what follows, whatever their words are.
+    Heads tell apart ``offsets`` tokens to each side of where the last step is in the question (0: they read by content
+    alone). A base that was not pretrained on such questions has no state that says which of several independent cases
+    comes next: the step before is looked up in the question, by what both say, and each head learns how far from there
+    it reads (location-aware attention; before the first step, how far from the start). They tell apart ``tail`` tokens
+    back from the end of the question, and of the last step: questions end with what they ask, and steps with what
+    follows, whatever their words are.
     """
 
     def __init__(self, hidden: int, out: int, heads: int, offsets: int = 0, tail: int = 0) -> None:

@@ -69,15 +69,8 @@ class Words:
 
     A text covers another by the weights of the terms that they share, over those of all its terms; a term t weighs
     :math:`\log(1 + (N - n_t + 1/2) / (n_t + 1/2))^2`, where :math:`n_t` of the N different premises and conclusions
-    have it, however often a bank keeps them; those that are written differently are different.
-
-    Parameters
-    ----------
-    premises, conclusions : sequence of str
-        U and V of them.
-    stemmer : str
-        Snowball's algorithm by whose stems words are compared, such as ``"english"``, where a text says a rule in
-        another form ("greets" for ``Greet(A, B)``); empty: words as they are written.
+    have it, however often a bank keeps them; those that are written differently are different. With a ``stemmer`` of
+    Snowball words are compared by stems, where a text says a rule in another form ("greets" for ``Greet(A, B)``).
 
     Examples
     --------

@@ -35,13 +35,7 @@ class Book:
     _held: RuleBank | None = field(default=None, init=False, repr=False)  # as it is in the folder
 
     def put(self, rules: Rules, *, replace: bool) -> None:
-        """Add rules, or replace those of the same ids, on disk and then in memory.
-
-        Raises
-        ------
-        ValueError, KeyError
-            As `RuleBank.add` and `RuleBank.replace`; or if the book has no folder to keep the change in.
-        """
+        """Add rules, or replace those of the same ids, on disk and then in memory; errors are those of `RuleBank`."""
         with self._changed() as held:
             encode: Any = self.encoder and self.encoder()
             made_with = self.bank.encoder and encode.fingerprint  # a bank may not know its encoder

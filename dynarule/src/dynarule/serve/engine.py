@@ -65,14 +65,8 @@ class Engine:
     def submit(self, request: Request) -> None:
         """Let a request wait for its turn; its answer has no more tokens than the model has places for.
 
-        Raises
-        ------
-        OverflowError
-            If too many wait already.
-        ValueError
-            If its prompt leaves no place for an answer: alone, not with the batch that it would be answered in.
-        EngineClosed
-            If the engine is closed.
+        A ValueError for a prompt that leaves no place, here and not in the batch that it would be answered in; an
+        OverflowError if too many wait already, or `EngineClosed`.
         """
         request.prompt_tokens = count = len(encode_prompt(self.tokenizer, request.prompt))
         longest = getattr(self.model.config, "max_position_embeddings", None) or 1 << 30

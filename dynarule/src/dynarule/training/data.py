@@ -71,13 +71,7 @@ def encoder_for(
 
 
 def cues_of(encoder: Encoder, rows: Rows) -> list[int]:
-    """Return the tokens that follow ``<search>`` in a training's texts, ascending.
-
-    Raises
-    ------
-    ValueError
-        If it stands where decoding could not write it.
-    """
+    """Return the tokens that follow ``<search>`` in a training's texts; refuse it where decoding could not write it."""
     begun, token = set(), encoder.search_token
     for number in range(len(rows)):
         before, *pieces = encoder.text(rows[number]).split(token)
@@ -150,13 +144,7 @@ class Encoder:
     search_place: SearchPlace = "behind"
 
     def __call__(self, row: Row) -> Encoded:
-        """Encode a row.
-
-        Raises
-        ------
-        ValueError
-            As `check`; or if steps lack their ``<search>``, or a text has no tokens.
-        """
+        """Encode a row; refuse what `check` does, steps that lack their ``<search>``, and a text without tokens."""
         gold = self.check(row)
         (prompt,) = question_prompts(self.tokenizer, [row["question"]], self.question_opening)
         prompt_ids = encode_prompt(self.tokenizer, prompt)
