@@ -42,7 +42,8 @@ def one_each(setting: Setting) -> Setting:
         method, view = first.method_of(run), first.view(run)
         is_line = cells[method, run["spec"]["representation"]] > 1 or len(first.sizes) == 1
         if is_line and not view.is_reference:
-            name = run["spec"]["method"]["name"] if setting.lead == ANSWERS else view.key
+            spec = run["spec"]["method"]  # a variant that is no seed is a method of its own
+            name = f"{spec['name']} {spec.get('variant', '')}" if setting.lead == ANSWERS else view.key
             best.setdefault(name, method)
     return Setting(tuple(run for run in runs if first.method_of(run) in best.values()) or setting.runs)
 
