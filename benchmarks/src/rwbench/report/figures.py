@@ -81,7 +81,7 @@ def stacked(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
     """Return a figure with one panel above the other, and room for names at their right."""
     height = len(titles) * PANEL
     figure = Figure(figsize=(PHONE / UNITS, height / UNITS), dpi=UNITS)
-    figure.subplots_adjust(left=0.12, right=0.58, bottom=40 / height, top=1 - 33 / height, hspace=0.3)
+    figure.subplots_adjust(left=0.12, right=0.54, bottom=40 / height, top=1 - 33 / height, hspace=0.3)
     axes_of = list(figure.subplots(len(titles), 1, squeeze=False)[:, 0])
     for axes, title in zip(axes_of, titles, strict=True):
         axes.set_title(title)
