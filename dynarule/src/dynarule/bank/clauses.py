@@ -96,7 +96,7 @@ def _logic(text: str) -> tuple[str, str] | None:
 
 def _behind(text: str) -> tuple[str, str] | None:
     """``... if ...``, ``... unless ...``, ``... must ... before ...``, else a subject that is restricted."""
-    if LEAD.match(text) or _RE.status.match(text):
+    if LEAD.match(text) or _RE.status.match(text) or _RE.defines.match(text):
         return None
     subject = _subject(text)
     if subject and (other := _RE.no_list.search(subject[0])):  # no list: "Starting in May, the office closes"
@@ -114,10 +114,8 @@ def _trailing(text: str, start: int = 0, clause: bool = False) -> tuple[str, str
             return None  # "Return it; we pay only if ...": a condition of the last clause alone
         if match[0].startswith(",") and "," in premise:
             continue  # "..., if delayed, ...": a condition within a sentence
-        if re.search(r"\(\w{1,4}\)$|\((?:ii|b|2)\) ", conclusion) or re.match(
-            r"[\"“][^\"”]+[\"”] (?:means|includes)", text
-        ):
-            continue  # the last of several in brackets; a definition
+        if re.search(r":$|\(\w{1,4}\)$|\((?:ii|b|2)\) ", conclusion):
+            continue  # "2nd offence: until noon"; the last of several in brackets
         if match[0][0] == "," and re.match("when|where|while|once|before|after|until", premise):
             continue  # "..., when no notice is needed"
         other, more = _RE.another.search(premise), _RE.series.split(conclusion)[-1]

@@ -23,14 +23,19 @@ def leading(text: str) -> tuple[str, str] | None:
     commas = _commas(text)
     clausal, then = bool(CLAUSAL.match(text)), re.search(r"(?<![.!?]),?\s+then,?\s+", text, re.IGNORECASE)
     rest = text[then.end() :] if then else ""
+    first = text[: then.start() if then else 0].split()[1:]
+    whole = then and (then[0][0] == "," or has_verb(" ".join(first)) or _SUBJECTS.isdisjoint(first[:1]))
     follows = has_verb(rest) or "=" in rest or (then and (then[0].isupper() or [then.start()] == commas[:1]))
-    if then and follows and (clausal or text[:5].lower() == "given"):
+    if then and whole and follows and (clausal or text[:5].lower() == "given"):
         return text[: then.start()], rest
     colon = text.find(": ", 0, commas[0]) if commas else -1
     if colon > 0 and (parts := _uncomma(text, text[:colon], clausal)):
         return parts  # the commas are those of a list behind it
     named = colon > 0 and text[:colon].split()[-1][0].isupper()  # "If the From: line says x, ..."
-    if colon > 0 and clausal and not named and has_verb(text[colon : commas[0]]):  # "If in eyes: rinse; ..."
+    order = VERBS.get(text[colon + 2 :].split(" ")[0].lower())  # "In overdose: call a doctor, ..."
+    if (
+        colon > 0 and (clausal or order) and not named and has_verb(text[colon : commas[0]])
+    ):  # "If in eyes: rinse; ..."
         end = commas[-1] if _RE.lists.search(text[:colon]) else colon
         return None if _still(text[end + 1 :].strip()) else (text[:end], text[end + 1 :])
     if commas and clausal and text[: commas[0]].split()[-1] in lex.MODALS:
@@ -44,7 +49,8 @@ def leading(text: str) -> tuple[str, str] | None:
     said = has_verb(text[: commas[0]]) if commas else False  # a verb, so far
     for comma, segment in zip(commas, segments, strict=True):
         still = _still(segment)
-        if not clausal and (more := _RE.last_of_list.match(segment)) and has_verb(segment[more.end() :]):
+        more = None if clausal else _RE.last_of_list.match(segment)
+        if more and has_verb(segment[more.end() :]) and not has_verb(more[0]):
             at = text.index(segment, comma) + more.end()
             return text[:at], text[at:]
         if text[comma] == ";" and not clausal and said:

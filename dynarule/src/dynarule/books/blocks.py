@@ -34,8 +34,9 @@ class Block:
 
     def go_on(self, text: str, line: int) -> None:
         """Add one more line of a wrapped text; a word that was parted at its end is whole again."""
-        parted = _RE.parted.search(self.text) and text[:1].islower()
-        self.text = self.text[:-1] if parted else f"{self.text} "
+        torn = _RE.torn.search(self.text) and text[:1].islower() and not text.startswith(("and ", "or "))
+        parted = torn and _RE.parted.search(self.text)
+        self.text = self.text[:-1] if parted else self.text if torn else f"{self.text} "
         self.starts.append((len(self.text), line))
         self.text += text
 
@@ -69,7 +70,7 @@ def is_title(text: str) -> bool:
     titled = _RE.titled.match(text)
     rest = text[titled.end() :] if titled else unnumbered(text)
     words = re.findall(r"[^\W\d_]+", rest)
-    says = re.search(r":\s.*[\d€$£]|[!?;:,]$|(?<!\bINC)(?<!\bLTD)\.$|=>|->|⇒|→|:-", text)
+    says = _RE.says.search(text)
     if not words or says or len(words) > 10 or OPEN.search(text):
         return text[:1] == "§" and not words
     verb = is_clause(rest) if len(rest) < len(text) else has_verb(rest)
@@ -84,6 +85,8 @@ def is_title(text: str) -> bool:
 def is_clause(title: str) -> bool:
     """Say whether the verb of a title is no noun, as in "§ 8 Fees and charges", "SECTION 4: First aid measures"."""
     words = title.lower().split()
+    if words[0] in ("what", "who", "how", "why"):
+        return False  # "SECTION 2: What is covered"
     order = VERBS.get(words[0]) and not (
         words[1:] and (words[1] in LISTS["runs_on"] or words[1][-2:] == "ed")
     )

@@ -51,27 +51,34 @@ class Document:
                 says = not titled or notice > 0 or bool({",", ":"} & {*block.text[name.end() :]})
                 told = told or (bare and says) or block.text.split()[0] == listed
                 listed = block.text.split()[0] if told else ""
+            if block.kind == after.kind == "heading" and block.depth > 2 and not (at or told or name):
+                block.depth = 1  # the title of the document
             notice = block.depth if told else 0  # the last of several has text below it
             excepts = after.kind == "item" and not has_verb(after.text) and _RE.exceptions.match(block.text)
             leads = after.kind == "item" and (block.text[-1:] == ":" or ": " not in block.text)
             imprint = block.kind in ("heading", "text") and not leads and _SAID.imprint.match(block.text)
             lists = after.kind == "item" and not (imprint or is_whole(block.text))
+            titles = block.kind == after.kind == "text" and is_title(block.text) and not said
             if told or excepts or imprint:
                 block.kind = "text"
-            elif block.kind in ("text", "item") and _is_heading(block, after):
+            elif after.mark == ":":  # a term, and what it means
+                block.kind, block.depth = "heading", 20
+            elif block.kind in ("text", "item") and (_is_heading(block, after) or (titles and not at)):
                 of_table = after.kind == "table" and block.text.endswith(":")  # alone
                 block.kind, block.depth = "heading", 8 + block.depth + of_table
                 block.text = block.text.rstrip(":")
             torn = OPEN.search(block.text) and after.text[:1].islower() and not imprint
-            if torn and block.kind == after.kind == "text":
+            proviso = _SAID.proviso.match(f"{block.text[-1:]} {after.text}")
+            if (torn and block.kind == after.kind == "text") or (proviso and after.kind in ("text", "item")):
                 block.go_on(after.text, after.line_at(0))
                 blocks[end], at = block, end
                 continue
             asks = block.kind in ("heading", "text") or after.kind == "text"
             if asks and block.text.endswith("?"):
                 end = self._answer(block, blocks[end:]) + end
+            depth = block.depth if block.kind == "heading" else 20 + (block.mark == ":")
+            self.headings = [heading for heading in self.headings if heading[0] < depth]
             if block.kind == "heading":
-                self.headings = [heading for heading in self.headings if heading[0] < block.depth]
                 self.headings += [(block.depth, block.text)] if block.text else []
             elif block.kind == "table":
                 self._table(block)
@@ -161,7 +168,8 @@ class Document:
             part = [(rule, said[id(rule)]) for rule in section]
             history = len(part) > 1 and all(told for _, told in part)
             for rule, told in part:
-                if history or (story and (told or not has_verb(rule.text) or not is_whole(rule.text))):
+                half = told or not has_verb(rule.text) or not is_whole(rule.text)
+                if (history or (story and half)) and not _RE.decided.match(rule.text):
                     stories.add(id(rule))
                     self._leave(rule.line, rule.text, "tells what happened")
         return [rule for rule in self.rules if id(rule) not in stories]
@@ -259,27 +267,29 @@ class Document:
             item = isinstance(where, Block) and where.kind == "item"
             for n, (at, part) in enumerate(parts):
                 says = has_verb(part) and not part.startswith(("Not ", "Only "))
-                if n and named and (held or item or orders[n] or not says):
+                own = part[:1] in ("(", "[") or _RE.label.match(part)
+                if n and named and not own and (held or item or orders[n] or not says):
                     parts[n] = at, f"{named[0]}{part}"
             term = above[-1][1] if above and isinstance(where, Block) and where.mark == ":" else ""
             parts = [(at, part if part.startswith(term) else f"{term}: {part}") for at, part in parts]
             example = False  # from its label to the end of the text
+            excepts = _RE.except_label.match(parts[0][1])
             for number, (offset, sentence) in enumerate(parts):
                 line = where if isinstance(where, int) else where.line_at(offset)
-                sentence = sentence if has_verb(sentence) else label + sentence
+                sentence = sentence if has_verb(sentence) or sentence[:1] == "[" else label + sentence
                 said = _RE.example.match(sentence)
-                last = self.rules[-1] if self.rules and (not number or said) else None
-                about_last = _SAID.refers_back.match(sentence) and not sentence.endswith(":")
-                about_last = about_last or said or sentence[:1] == "("
-                told = said and (not last or has_verb(sentence.strip("()")))
+                last = self.rules[-1] if self.rules and (not number or said or excepts) else None
+                aside = said or (sentence[:1] == "(" and not _SAID.imprint.match(sentence))
+                refers = (excepts or _SAID.refers_back.match(sentence)) and not sentence.endswith(":")
+                told = said and (not last or said[0] == sentence or has_verb(sentence.strip("()")))
                 example = example or bool(told and said["label"])
                 if told or example:
                     self._leave(line, sentence, EXAMPLE)
-                elif last and about_last and last.context == tuple(title for _, title in self.headings):
+                elif last and (aside or refers) and last.context == tuple(t for _, t in self.headings):
                     last.go_on(sentence)
                 elif reason := no_rule(sentence, not (number or all(orders[:2])), len(parts) == 1):
                     self._leave(line, sentence, reason)
-                    label = f"{sentence.rstrip('.')}: " if reason == TITLE else label
+                    label = f"{sentence.rstrip('.–—-')}: " if reason == TITLE else label
                 else:
                     self._add(sentence, line)
                     self.prose.append(self.rules[-1])
@@ -301,12 +311,12 @@ def _is_heading(block: Block, after: Block) -> bool:
     ):
         return True
     ends = text.endswith((":", "-", "—", ",")) or is_whole(text.removesuffix("etc.")) or RUNS_ON.search(text)
-    verb = is_clause(text) if block.kind == "item" else has_verb(text)  # "1. Remote work"
+    verb = is_clause(text) if block.kind == "item" or len(text.split()) < 5 else has_verb(text)
     if ends or verb or leading(text):
         return False
     lists = block.kind == "text" and after.kind == "item"
     below = after.kind == "text" or after.depth > block.depth
-    whole = is_whole(after.text) or ": " in f"{after.text} "
+    whole = is_whole(after.text) or ": " in f"{after.text} " or bool(RUNS_ON.search(after.text))
     title = _RE.numbered.sub("", text)
     return lists or (below and whole and not re.search(r"\d|: |^no\b|^not\b", title, re.IGNORECASE))
 

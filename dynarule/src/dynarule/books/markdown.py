@@ -2,10 +2,11 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ..bank.lexicon import RESTRICTS, has_verb, opens_with_verb, patterns
-from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_number, is_title, is_whole, nested, plain
+from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_clause, is_number, is_title, is_whole, nested, plain
 
 _RE = patterns("markdown")
 DEFINED, UNBARRED = _RE.defined, _RE.unbarred
@@ -21,9 +22,10 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
     questions.
     """
     lines = [(n, re.sub(r"(?<=\S)\t+", "   ", text).expandtabs(4)) for n, text in _without_code(lines)]
-    tabbed = _without_quotes(_without_titles(lines), mail)
+    lines = [(n, part) for n, text in lines for part in _RE.boxes.split(text)]
+    tabbed = _without_quotes(_sectioned(_without_titles(lines)), mail)
     rows = _dotted([(n, _RE.grid.sub("|-|", _RE.prefix.sub("", text)).rstrip()) for n, text in tabbed])
-    kept = _aligned(rows)
+    kept, drawn = _aligned(rows), any(text == "|-|" for _, text in rows)
     pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(rows) if a and b and not _starts(b)]
     torn = sorted(len(a) for a, b in pairs if b.lstrip()[0].islower())
     wrapped = len(torn) > _WRAPPED * len(pairs) and torn[len(torn) // 2] > max(25, 0.7 * torn[-1])
@@ -38,7 +40,10 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
             if blocks:
                 blocks[-1].text = _closed(blocks[-1].text)
         folio = _RE.page.match(text) and not (last and OPEN.search(above))  # a page's number
-        if last and last.kind == "text" and _RE.underline.match(text) and len(last.starts) == 1:
+        lined = _RE.underline.match(text) and len(text.strip()) >= len(
+            last.text if last and last.mark else ""
+        )
+        if lined and last and (last.kind == "text" or is_number(last)) and len(last.starts) == 1:
             last.kind, last.depth, above = "heading", 1 if "=" in text else 2, ""
         elif not text or folio or _RE.ruler.match(text) or _RE.of_contents.search(text):
             # a page may end within a sentence
@@ -51,8 +56,13 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
                 last = Block("table", "", [(0, number)])
                 blocks.append(last)
             if not _RE.separator.match(text):
-                cells = re.split(r"(?<!\\)\|", text.strip()[1:-1])
-                last.rows.append((number, [plain(cell) for cell in cells]))
+                cells = [plain(cell) for cell in re.split(r"(?<!\\)\|", text.strip()[1:-1])]
+                if (
+                    drawn and last.rows and not cells[0] and (len(cells) == 2 or "" in cells[1:])
+                ):  # a cell of two lines
+                    number, upper = last.rows.pop()
+                    cells = [f"{a} {b}".strip() for a, b in zip(upper, cells, strict=False)]
+                last.rows.append((number, cells))
             above = text
         elif (bullet := BULLET.match(text)) or (bullet := _numbered(text, blocks, lettered)):
             blocks.append(Block("item", plain(bullet[3]), [(0, number)], len(bullet[1]), bullet[2]))
@@ -84,7 +94,8 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
             block.kind, block.mark = "lost", "a sum"
             blocks[at - 1].text = _closed(blocks[at - 1].text)
         elif named or ((block.kind == "text" or alone or loud) and is_title(block.text)):
-            block.kind, block.depth = "heading", 4 if named else 3
+            above = block.mark or _RE.chapter.match(block.text)
+            block.kind, block.depth = "heading", 5 if named else 3 if above else 8
         mark = NUMBER.match(block.text)
         if mark and len(mark[0]) < len(block.text):
             block.text = block.text[len(mark[0]) :]
@@ -100,14 +111,20 @@ def _without_titles(lines: Sequence[Line]) -> list[Line]:
         if _RE.running.search(text[:200]) and not _RE.cells.match(text):
             sums.setdefault(form, []).append(sum(map(int, re.findall(r"\d{1,9}", text[:200]))))
     titles = {form for form, found in sums.items() if {b - a for a, b in itertools.pairwise(found)} == {1}}
+    shown = [form for form in forms if form.strip()]
+    heads = Counter(head for foot, head in itertools.pairwise(shown) if foot in titles)
+    titles |= {head for head, count in heads.items() if count > 1}
     kept: list[Line] = []
-    for above, form, (number, text) in zip(["", *forms], forms, lines, strict=False):
+    within = False  # from a title to the text below it
+    for form, (number, text) in zip(forms, lines, strict=True):
         if form in titles:
             while kept and not kept[-1][1].strip():
                 kept.pop()
             kept += [(number, "")] if not kept or is_whole(kept[-1][1]) else []
-        elif text.strip() or above not in titles:
+            within = True
+        elif text.strip() or not within:
             kept.append((number, text))
+            within = False
     return kept
 
 
@@ -173,11 +190,29 @@ def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
             front = not at or text.strip() not in ("---", "...")
         elif fence:
             fence = "" if mark and mark[1].startswith(fence) else fence
-        elif mark:
-            fence = mark[1]
+        elif mark and mark[1][0] == "~" and len(mark[1]) >= len(lines[at - 1][1].strip()) > 0:
+            yield number, text  # the line below a title
+        elif mark:  # what never ends is no code
+            fence = mark[1] if any(text.lstrip().startswith(mark[1]) for _, text in lines[at + 1 :]) else ""
             yield number, _CODE
         else:
             yield number, text
+
+
+def _sectioned(lines: list[Line]) -> list[Line]:
+    """Mark titles that count sections, "5 Lost items", above their text, unless most of them are orders."""
+    found = list[tuple[int, re.Match[str]]]()
+    for at, (_, text) in enumerate(lines):
+        title = _RE.counted.fullmatch(text)
+        if title and not OPEN.search(text) and not (is_clause(title[3]) and title[3].count(" ") > 2):
+            below = next((text for _, text in lines[at + 1 :] if text.strip()), "")
+            deeper = below.lstrip().startswith(f"{title[1]}.")
+            found += [] if _RE.goes_on.match(below) and not deeper else [(at, title)]
+    orders = sum(is_clause(title[3]) for _, title in found)
+    for at, title in found if len(found) > max(1, 2 * orders) else ():
+        marks = "#" * (4 + title[1].count("."))
+        lines[at] = lines[at][0], f"{marks} {title[3] if title[2] else title[0].strip()}"
+    return lines
 
 
 def _dotted(lines: list[Line]) -> list[Line]:
@@ -197,6 +232,14 @@ def _aligned(lines: Sequence[Line]) -> list[Line]:
     gap = re.compile(r"\s{2,}" if ruled else r"\s{3,}|\s\s(?=[\d€$£])")
     lines = [(number, text) for number, text in lines if not _RE.columns.match(text)]
     cells = [[] if "__" in text or _starts(text) else gap.split(text.strip()) for _, text in lines]
+    begins: list[int] = []  # the columns of the last whole row
+    for (_, text), row in zip(lines, cells, strict=True):
+        if not 1 < len(row) < len(begins) > 2:
+            begins = [text.find(cell) for cell in row]
+            continue
+        near = [min((abs(x - text.find(cell)), i) for i, x in enumerate(begins))[1] for cell in row]
+        if len({*near}) == len(row):  # each cell stands below the one that begins nearest
+            row[:] = [row[near.index(i)] if i in near else "" for i in range(len(begins))]
     kept, contents = [], False
     for size, group in itertools.groupby(zip(lines, cells, strict=True), key=lambda pair: len(pair[1])):
         rows = list(group)

@@ -50,8 +50,11 @@ def read_html(body: bytes | str) -> list[Block]:
         if digits := re.fullmatch(r"\[?(\d+)\]?", words):
             words = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in digits[1])
         tag.replace_with("\n\n" if tag.name == "br" else words)
-    for tag in soup(["li", "p", "div"]):
-        within = True if re.search("[|·•›»]", tag.get_text()) else _WITHIN  # "Main page | Edit | History"
+    for tag in soup(["li", "p", "div", "ul", "ol"]):
+        listed = tag.name in ("ul", "ol") and not any(
+            is_whole(link.get_text(strip=True)) for link in tag("a")
+        )
+        within = True if listed or re.search("[|·•›»]", tag.get_text()) else _WITHIN  # "Main page | Edit"
         links = "".join(link.get_text() for link in tag("a", href=within))
         if links and re.sub(r"[\W\d]", "", tag.get_text()) == re.sub(r"[\W\d]", "", links):
             tag.decompose()  # of a table of contents, or of the site

@@ -118,7 +118,7 @@ def _kind_of(value: Any) -> str:
         return "holder"
     built = any(isinstance(names[name], dict) for name in parts & _PARTS)  # what is said of it is a title
     texts = [] if built else [held for name, held in names.items() if TEXT_NAMES.issuperset(name.split())]
-    said = any(has_verb(str(held)) for held in texts)
+    said = any(isinstance(held, str) and has_verb(held) for held in texts)
     if decides := sorted(parts & _PARTS) if len(parts) > 1 and not said else []:
         return f"rule {decides}"
     listed = (text for held in value.values() if isinstance(held, list) for text in held)

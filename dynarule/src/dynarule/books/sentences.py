@@ -20,6 +20,7 @@ _NO_RULE = vars(patterns("no_rule"))
 
 def sentences(text: str) -> list[tuple[int, str]]:
     """Return the sentences of a text with their offsets; what says nothing by itself stays with the one before it."""
+    text = _RE.proviso.sub(", provided ", text)
     whole: list[tuple[int, str]] = []
     for offset, sentence in _split(text):
         last = whole[-1][1] if whole else ""
@@ -27,7 +28,8 @@ def sentences(text: str) -> list[tuple[int, str]]:
         shortened = shortened or (_RE.unit.search(last) and ": " not in last and not has_verb(last))
         torn = sentence[:1].islower() or sentence[:1] in "<>=≤≥+/&:;,)" or shortened
         # "1. goals; 2. points", "... (see the log)"
-        torn = torn or last[-1:] in (";", ",") or (sentence[:1] == "(" and last[-1:].isalnum())
+        bracket = sentence[:1] == "(" and (last[-1:].isalnum() or sentence[-2:] == ".)")
+        torn = torn or last[-1:] in (";", ",") or bracket
         if whole and (torn or _RE.needs_last.match(sentence) or last.endswith("?")):
             whole[-1] = (whole[-1][0], f"{last}{'' if sentence[:1] in ';,)' else ' '}{sentence}")
         else:
@@ -47,7 +49,8 @@ def _split(text: str) -> Iterator[tuple[int, str]]:
                 if not has_verb(text[mark.end() : end].partition(",")[2]):
                     continue  # "; if it is longer, also by finance"
                 part += "."
-            yield at, unnumbered(part[:1].upper() + part[1:] if text[at - 2 : at] == "; " else part)
+            part = part[:1].upper() + part[1:] if text[at - 2 : at] == "; " else part
+            yield at, unnumbered(_RE.counted.sub("", part) if at else part)  # "1. No dogs. 2. No bikes."
             at = mark.end() if mark else end
 
 
@@ -103,7 +106,8 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     noted = [(item, below) for item, below in groups if any(_is_sentence(each.text) for each in below)]
     one = condition or chosen or _RE.all.search(stem)  # several duties are rules of their own
     choice = some and (RUNS_ON.search(stem) or _RE.condition.match(stem)) and not _RE.negative.search(stem)
-    if stem and (every or some) and (one or choice):
+    rules = sum(_RE.rules.search(item.text) is not None for item, _ in groups if _is_sentence(item.text))
+    if stem and (every or some) and (one or choice) and (chosen or 2 * rules < len(groups)):
         parts = []  # each item with those below it
         for item, below in groups:
             below = [] if (item, below) in noted else below
@@ -143,7 +147,7 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         else:
             yield text, item
     if unused:  # "Harvest the cells", and how: a rule, too; of others it is said that they lead in to nothing
-        yield stem if has_verb(stem) and not leads else f"{stem}:", line
+        yield stem if has_verb(stem) and (not leads or _RE.grants.search(stem)) else f"{stem}:", line
 
 
 def _explained(text: str, below: Sequence[Block], plain: bool = False) -> str:
@@ -177,6 +181,7 @@ def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:
         mark = ","
     elif (
         RUNS_ON.search(stem)
+        or stem.endswith(",")
         or (_RE.open.search(stem) and not lead.endswith(":"))
         or _RE.goes_on.match(text)
         or (runs and has_verb(f"it {text.partition(' ')[0].lower()}"))
@@ -200,4 +205,5 @@ def _series(texts: Sequence[str], word: str) -> str:
 def lowered(text: str) -> str:
     """Begin a text in lower case, where its first word is a usual one."""
     first = text.split(" ")[0]
-    return text[:1].lower() + text[1:] if first.lower() in LISTS["lower"] or has_verb(first) else text
+    usual = first.lower() in LISTS["lower"] or (has_verb(first) and not first.isupper())
+    return text[:1].lower() + text[1:] if usual else text

@@ -69,7 +69,7 @@ def table_rules(
     texts = [i for i in texts if i not in counts]
     texts = [given[text.lower()]] if text else texts
     split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
-    counts |= {i for i, name in enumerate(names) if _RE.counter.fullmatch(name.strip(" .#"))}
+    counts |= {i for i, name in enumerate(names) if _RE.counter.fullmatch(name.strip(" ."))}
     kept = [i for i in range(len(names)) if i not in counts]
     if not (texts or outcomes or {*names} & {*PREMISE_NAMES, *ALONE_NAMES}):
         if body and kept and all(is_whole(cells[kept[0]]) for cells in cells_of):
@@ -79,12 +79,14 @@ def table_rules(
     if texts and not (text or split) and {*re.findall(r"\w+", " ".join(names))} & OUTCOME_NAMES:
         stated = [is_whole(cells[texts[0]]) or has_verb(cells[texts[0]]) for cells in cells_of]
         texts = texts if sum(stated) > len(stated) / 2 else []  # else an offence, and its fine
-    differ, usual = ([i for i in kept if (names[i] in _DIFFERS) is aside] for aside in (True, False))
+    other = {i for i in kept[1:] if names[i] in _DIFFERS or (i == kept[-1] and names[i][:3] == "if ")}
+    differ, usual = ([i for i in kept if (i in other) is aside] for aside in (True, False))
     texts = usual if len(usual) == 1 else texts  # "Not covered", "Unless"
     if texts and not outcomes:
         return list(_texts(names, body, texts[0], kept)), f"rules in column {header[texts[0]]!r}"
-    corner = header[0]
-    if not outcomes and len(header) > 2 and (not corner or re.search(r"[/\\]", corner)):
+    counted = [cells[0] for cells in cells_of] == [str(n) for n in range(1, len(body) + 1)]
+    corner = re.search(r"[/\\]", header[0]) or not (header[0] or counted)
+    if corner and not outcomes and len(header) > 2:
         return list(_matrix(header, body, title)), "a matrix, a rule a cell"
     last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, usual)
     first = [i for i in usual if i not in last]
@@ -109,17 +111,22 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
     """Guess the columns of outcomes: those called "then", else those behind what tells the rows apart, or named so."""
     if then := [i for i in kept if names[i] in THEN_NAMES]:
         return then
-    if asked := [i for i in kept if names[i][:3] == "if "]:
+    if asked := [i for i in kept[:-1] if names[i][:3] == "if " or names[i] in PREMISE_NAMES]:
         return [i for i in kept if i not in asked]
     words = {i: {*re.findall(r"\w+", re.sub(r"\([^()]*\)", "", names[i]))} for i in kept}  # no units
     said = set().union(*words.values())
     ends = {end for pair in WORDS["ends"].items() if said.issuperset(pair) for end in pair}
     bounded = {
         i
-        for i in kept[:-1]
+        for i in kept
         if (words[i] & ends and not re.search(r"\d", names[i]))
         or any(row[i].lower() in _ELSE or (bound(row[i]) and ":" not in row[i]) for row in rows)
     }
+    decides = [i for i in kept if names[i] in LISTS["verdict_columns"]]
+    decides = [i for i in decides if names[i] != "action"] or decides
+    if decides and any(kept.index(i) > kept.index(decides[0]) for i in bounded):
+        return decides  # "Action", then from where and to where
+    bounded -= {*kept[-1:]}
     start = max([1, *(kept.index(i) + 1 for i in bounded)])
     most = min(len(kept), 20) - 1  # all columns, of thousands, would take the square
     while start < most and len({tuple(row[i] for i in kept[:start]) for row in rows}) < len(rows):
@@ -187,6 +194,8 @@ def _one_header(rows: list[Row]) -> list[Row]:
         return rows
     (line, upper), (_, lower) = rows[:2]
     spread = [*upper]
+    if any(lower) and LISTS["types"].issuperset(cell.lower() for cell in lower if cell):
+        return [rows[0], *rows[2:]]
     if any(lower) and LISTS["units"].issuperset(cell.lower() for cell in lower if cell):
         names = [f"{a} ({b})" if at and b else a for at, (a, b) in enumerate(zip(upper, lower, strict=False))]
         return [(line, names), *rows[2:]]
