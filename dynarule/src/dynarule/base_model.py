@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +20,7 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Model types on which the laws are tested; the attention of others has parts that rules would bypass (sinks, caps)."""
 LARGEST = 1 << 20
 """Of what a model counts: more layers, or wider ones, has none; a file that says so wants our memory."""
-_KINDS = {int: f"a whole number from 1 to {LARGEST:,}", bool: "true or false", str: "a text"}
+_KINDS: dict[Any, str] = {bool: "true or false", str: "a text"}
 HASHED = ("q_proj", "k_proj", "v_proj", "o_proj")
 HASHED_ROWS = 2  # of each matrix: another training, or another seed, changes every row
 
@@ -65,10 +67,7 @@ class BaseModel:
     weights_hash: str = ""  # of the model; "" (an older adapter, a quantised model) is not compared
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(type(self)).items():
-            value = getattr(self, name)
-            if type(value) is not kind or (kind is int and not 0 < value <= LARGEST):
-                raise ValueError(f"base has {name} {value!r:.60}, expected {_KINDS[kind]}")
+        check_fields(self, most=LARGEST)
 
     @classmethod
     def of(cls, model: nn.Module) -> BaseModel:
@@ -137,3 +136,39 @@ def padded(rows: Sequence[Sequence[int]], pad: int = 0, side: str = "right") -> 
 def base_matrix(module: nn.Module) -> Any:
     """Return an embedding or output layer without PEFT's trained rows around it."""
     return getattr(getattr(module, "token_adapter", None), "base_layer", module)
+
+
+def check_fields(settings: Any, zero: Collection[str] = (), most: float = math.inf, but: Any = ()) -> None:
+    """Raise ValueError that names the first field of a dataclass, but for those of another, that is not of its type.
+
+    Numbers are finite, positive unless they may be ``zero``, and whole ones are not larger than ``most``.
+    """
+    hints, others = get_type_hints(type(settings)), {f.name for f in but}
+    for name in (f.name for f in fields(settings) if f.name not in others):
+        value, hint = getattr(settings, name), hints[name]
+        if get_origin(hint) is Literal:
+            if value not in get_args(hint):
+                raise ValueError(f"{name} must be one of {get_args(hint)}, got {value!r:.60}")
+            continue
+        union = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+        kinds = tuple(get_origin(kind) or kind for kind in union if kind is not NoneType)
+        if value is None and NoneType in union:
+            continue
+        if kinds in ((int,), (float,)):
+            check_number(name, value, kinds == (int,), name in zero, most)
+        elif not isinstance(value, kinds):
+            wanted = " or ".join(_KINDS.get(kind, f"a {kind.__name__}") for kind in kinds)
+            raise ValueError(f"{name} must be {wanted}, got {value!r:.60}")
+
+
+def check_number(
+    name: str, value: Any, whole: bool = False, zero: bool = False, most: float = math.inf
+) -> None:
+    """Raise ValueError unless a value is a finite number, positive or 0 or more."""
+    is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    least = 0 if zero else math.ulp(0)
+    # a NaN would be trained with to the end
+    if not (is_number and least <= value < math.inf and (value <= most or not whole)):
+        wanted = ("0 or more" if zero else "positive") + " and whole" * (whole and not isinstance(value, int))
+        limit = f", {most:,} at most" if whole and most < math.inf else ""
+        raise ValueError(f"{name} must be {wanted}{limit}, got {value!r:.60}")

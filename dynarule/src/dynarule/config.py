@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import torch
 from huggingface_hub import hf_hub_download
@@ -17,7 +16,7 @@ from peft.utils import CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME, WEIGHTS_NAME
 from torch import nn
 
 from ._files import read_shapes, write_whole
-from .base_model import LARGEST, BaseModel
+from .base_model import LARGEST, BaseModel, check_fields
 from .projection import RuleProjection
 
 if TYPE_CHECKING:
@@ -27,6 +26,9 @@ __all__ = ["DynaRuleConfig", "dynarule_config", "kblam_config", "srki_config"]
 
 UpdateScope = Literal["confidence", "none"]
 SearchPlace = Literal["before", "behind", "premise"]
+MAY_BE_ZERO = (
+    "first_layer confidence_layer score_weight min_support search_offsets search_tail lookahead word_weight"
+).split()
 NAME = "DYNARULE"
 CONFIG_FILE, WEIGHTS_FILE = CONFIG_NAME, SAFETENSORS_WEIGHTS_NAME
 """The two files of an adapter folder, under PEFT's names."""
@@ -92,7 +94,7 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
     min_support: float = 0.0  # of a search's best rule, below which no rule says so; 0: always answers
     curve: dict[str, Any] | None = None  # measured entropies behind the confidence layer
     base: dict[str, Any] | None = None  # shapes and hash of the base model, see BaseModel
-    layer_convention: str = "0-based"  # how this file counts layers
+    layer_convention: Literal["0-based"] = "0-based"  # how this file counts layers
     target_modules: set[str] | list[str] = field(default_factory=lambda: set(BLOCKS))
     layers_to_transform: list[int] | None = None  # the layers that hold rules, set from `every`
     trainable_token_indices: list[int] | dict[str, list[int]] | None = None  # vocabulary rows to train
@@ -105,10 +107,7 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
 
     def validate(self) -> None:
         """Raise ValueError that names the first setting that cannot be."""
-        self._check_counts(encoder_dim=1, every=1, first_layer=0)
-        for name, smallest in (("top_k", 1), ("confidence_layer", 0)):
-            if getattr(self, name) is not None:
-                self._check_counts(**{name: smallest})
+        check_fields(self, MAY_BE_ZERO, LARGEST, but=fields(PeftConfig))
         first, every, layer = self.first_layer, self.every, self.confidence_layer
         if layer is not None and (layer < first or (layer - first) % every):
             raise ValueError(
@@ -117,48 +116,26 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
             )
         if self.shared_after and self.top_k is None:
             raise ValueError("shared_after needs top_k: without it every layer reads all rules")
-        if not isinstance(self.score_weight, int | float) or not 0 <= self.score_weight < math.inf:
-            raise ValueError(f"score_weight must be 0 or more, got {self.score_weight!r:.60}")
         reading = getattr(self, "reading", "vector")
         if self.score_weight and not self.shared_after and reading == "vector":
             raise ValueError("score_weight weighs rules that all layers read; set shared_after to true")
-        self._check_choice("update_scope", get_args(UpdateScope))
-        self._check_choice("search_place", get_args(SearchPlace))
-        self._check_choice("layer_convention", ("0-based",))
-        cues = self.search_cues
-        if not isinstance(cues, list) or not all(type(cue) is int and cue >= 0 for cue in cues):
-            raise ValueError(f"search_cues must be ids of tokens, got {cues!r:.60}")
-        if self.length_shift is not None and not 0 < self.length_shift < math.inf:
-            raise ValueError(f"length_shift must be positive or None, got {self.length_shift!r}")
+        if not all(type(cue) is int and cue >= 0 for cue in self.search_cues):
+            raise ValueError(f"search_cues must be ids of tokens, got {self.search_cues!r:.60}")
         if self.length_shift is not None and (self.score_weight or reading != "vector"):
             raise ValueError(
                 f"length_shift {self.length_shift} shifts vectors whose scores nothing else weighs, got score_weight "
                 f"{self.score_weight} and reading {reading!r:.60}; set length_shift to null"
             )
-        if not isinstance(self.min_support, int | float) or not 0 <= self.min_support < 2:
+        if not self.min_support < 2:
             raise ValueError(f"min_support must be a share from 0 to 1, got {self.min_support!r:.60}")
         # Folders come from strangers, and PEFT reads a text here as a regular expression.
-        if not isinstance(self.target_modules, list | set) or set(self.target_modules) != BLOCKS:
+        if set(self.target_modules) != BLOCKS:
             raise ValueError(f"target_modules must be {sorted(BLOCKS)}, got {self.target_modules!r:.60}")
         self.target_modules = set(BLOCKS)
         if self.trainable_token_indices is not None and self.search_id is None:
             raise ValueError(
                 f"trainable_token_indices must be the one row of <search>, got {self.trainable_token_indices!r:.60}"
             )
-        kinds = {"encoder": str, "search_token": str | None, "curve": dict | None, "shared_after": bool}
-        for name, kind in kinds.items():
-            if not isinstance(getattr(self, name), kind):
-                raise ValueError(f"{name} must not be a {type(getattr(self, name)).__name__}")
-
-    def _check_counts(self, **smallest: int) -> None:
-        for name, low in smallest.items():
-            value = getattr(self, name)
-            if type(value) is not int or not low <= value <= LARGEST:
-                raise ValueError(f"{name} must be a whole number, {low} to {LARGEST:,}, got {value!r:.60}")
-
-    def _check_choice(self, name: str, choices: Sequence[str]) -> None:
-        if getattr(self, name) not in choices:
-            raise ValueError(f"{name} must be one of {tuple(choices)}, got {getattr(self, name)!r:.60}")
 
     @property
     def search_id(self) -> int | None:

@@ -89,9 +89,7 @@ def rule_encoder(encoder: str | None, *, like: str = "", model: Any = None, toke
     from ..bank.encoders import encoder_of, open_encoder
 
     quiet_libraries()
-    if encoder is not None or not like:
-        return open_encoder(encoder or "minilm", model, tokenizer)
-    return encoder_of(like, model, tokenizer)
+    return open_encoder(encoder, model, tokenizer) if encoder else encoder_of(like, model, tokenizer)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ frozen base (token memory), or it is trained before, since rules that are read b
 search knows; then both are trained together for a while (stage 2).
 """
 
-from __future__ import annotations  # `check_numbers` reads the types of fields as text
+from __future__ import annotations
 
 import json
 from collections import Counter
@@ -20,13 +20,12 @@ from torch import nn
 from .._files import exclusive, write_whole
 from ..adapter import RuleAdapter
 from ..bank.bank import RuleBank
-from ..base_model import attention_blocks
+from ..base_model import attention_blocks, check_fields
 from ..memory.selection import check_bank
 from ..model_card import model_card
 from ..search_token import SEARCH_TOKEN, search_id
 from ..training.data import Encoder, encoder_for
 from ..training.pools import Rows
-from ..training.recipe import check_numbers
 from ..training.run_folder import run_settings, same_run
 from .finder import Finder
 from .retrieval_loop import RetrievalLoop
@@ -54,14 +53,12 @@ class RetrievalRecipe:
     free_rate: Annotated[float, "of what is learned beside those words, times the learning rate"] = 1.0
 
     def __post_init__(self) -> None:
-        if type(self.look_up) is not bool:
-            raise ValueError(f"look_up must be true or false, got {self.look_up!r}")
+        positive = {"max_steps", "batch_size", "temperature", "evaluate_every"}
+        check_fields(self, self.to_dict().keys() - positive)
         if self.free_rate != 1 and not self.look_up:
             raise ValueError(
                 f"free_rate is of what is learned beside the text's own words; set look_up, got {self.free_rate!r}"
             )
-        positive = {"max_steps", "batch_size", "temperature", "evaluate_every"}
-        check_numbers(self, self.to_dict().keys() - positive)
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""

@@ -19,9 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
-from ..adapter import RuleAdapter
 from ..attention import AttendedRules
-from ..bank.bank import RuleBank
 from ..base_model import first_layers
 from .memory import PlusMemory
 from .reader import SearchContext, SearchInput
@@ -52,7 +50,7 @@ class TokenMemory(PlusMemory):
 
     Parameters
     ----------
-    adapter, bank, search_token_id, tokenizer, **settings
+    *args, tokenizer, **settings
         As for `RuleMemory`.
     states : RuleStates or None
         Of the same model; may be shared by memories that follow each other. None: its own, for which it needs the
@@ -60,17 +58,10 @@ class TokenMemory(PlusMemory):
     """
 
     def __init__(
-        self,
-        adapter: RuleAdapter | nn.Module,
-        bank: RuleBank,
-        search_token_id: int | None = None,
-        *,
-        tokenizer: Any = None,
-        states: RuleStates | None = None,
-        **settings: Any,
+        self, *args: Any, tokenizer: Any = None, states: RuleStates | None = None, **settings: Any
     ) -> None:
         tokenizer = tokenizer if states is None else states.tokenizer
-        super().__init__(adapter, bank, search_token_id, tokenizer=tokenizer, **settings)
+        super().__init__(*args, tokenizer=tokenizer, **settings)
         layer = self.config.confidence_layer
         assert layer is not None  # the configuration says so
         self.layer = layer

@@ -1,11 +1,12 @@
 """Hyper-parameters of training: the paper's, by method and stage, and what is added to them."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, Literal
+
+from ..base_model import check_fields, check_number
 
 Method = Literal["dynarule", "srki", "kblam"]
 PoolQueries = Literal["full", "prompt"]
@@ -42,7 +43,7 @@ class Recipe:
     """
 
     method: Annotated[Method, "whose retrieval loss and target text"] = "dynarule"
-    stage: Annotated[int, "1: all rules, language model loss only; 2: top K, retrieval loss"] = 2
+    stage: Annotated[Literal[1, 2], "1: all rules, language model loss only; 2: top K, retrieval loss"] = 2
     pool_size: Annotated[int | tuple[int, int], "M, or a range drawn per batch"] = 1000
     hard_share: Annotated[float, "share of the pool with a gold rule's premise"] = 0.1
     pool_queries: Annotated[PoolQueries, "tokens whose mean query chooses candidates (equation 3)"] = "full"
@@ -66,20 +67,13 @@ class Recipe:
     )
 
     def __post_init__(self) -> None:
-        for name, choices in (
-            ("method", get_args(Method)),
-            ("stage", (1, 2)),
-            ("pool_queries", get_args(PoolQueries)),
-        ):
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} must be one of {list(choices)}, got {getattr(self, name)!r}")
-        zero = {"hard_share", "retrieval_weight", "warmup_ratio", "weight_decay", "max_grad_norm", "seed"}
-        check_numbers(self, zero)
         size: Any = self.pool_size
         sizes = tuple(size) if isinstance(size, tuple | list) else (size, size)
         if len(sizes) != 2 or not all(isinstance(n, int) for n in sizes) or not 1 <= sizes[0] <= sizes[1]:
             raise ValueError(f"pool_size must be a positive number or a range (low, high), got {size!r}")
         object.__setattr__(self, "pool_size", size if isinstance(size, int) else sizes)
+        zero = {"hard_share", "retrieval_weight", "warmup_ratio", "weight_decay", "max_grad_norm", "seed"}
+        check_fields(self, zero)
         object.__setattr__(self, "additions", _with_defaults(self.additions))
 
     @property
@@ -102,25 +96,6 @@ class Recipe:
         return asdict(self)
 
 
-def check_numbers(recipe: Any, may_be_zero: Collection[str] = ()) -> None:
-    """Raise ValueError if a numeric field of a recipe is not a finite number of its type, positive or 0 or more."""
-    for name, hint in get_type_hints(type(recipe)).items():
-        value, kinds = getattr(recipe, name), {*(get_args(hint) or [hint])}
-        given = value is not None or NoneType not in kinds
-        if given and kinds - {NoneType} in ({int}, {float}):
-            _check_number(name, value, float in kinds, name in may_be_zero)
-
-
-def _check_number(name: str, value: Any, may_be_float: bool = True, may_be_zero: bool = False) -> None:
-    smallest = 0 if may_be_zero else math.ulp(0)
-    is_number = type(value) is int or (type(value) is float and may_be_float)
-    # a NaN would be trained with to the end
-    if not (is_number and math.isfinite(value) and value >= smallest):
-        wanted = "0 or more" if may_be_zero else "positive"
-        whole = " and whole" if not may_be_float and type(value) is float else ""
-        raise ValueError(f"{name} must be {wanted}{whole}, got {value!r}")
-
-
 def _with_defaults(additions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """Return additions with all their settings."""
     for name, settings in additions.items():
@@ -129,7 +104,7 @@ def _with_defaults(additions: Mapping[str, Mapping[str, float]]) -> dict[str, di
         for setting, value in settings.items():
             if setting not in ADDITIONS[name]:
                 raise ValueError(f"{name} has no setting {setting!r}; it has {list(ADDITIONS[name])}")
-            _check_number(setting, value, may_be_zero=name == "steps")
+            check_number(setting, value, zero=name == "steps")
     return {name: ADDITIONS[name] | dict(additions[name]) for name in ADDITIONS if name in additions}
 
 
