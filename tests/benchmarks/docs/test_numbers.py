@@ -253,7 +253,7 @@ def models_page():
     yield f"in logic {100 * logic:.0f} %"
 
     def at(size, *what):
-        runs = (run_of("premise", "dynarule", form, size, variant="premise") for form in FORMS)
+        runs = (run_of("arena", "dynarule", form, size, variant="premise") for form in FORMS)
         return [measured(run, *what) for run in runs]
 
     first, tens = at(10_000, "step_recall@1"), at(10_000, "step_recall@10")
@@ -262,14 +262,21 @@ def models_page():
     yield f"one of the first ten in {tens[0]} % and {tens[1]} %"
     yield f"the first in {easy[0]} % and {easy[1]} %"
     yield f"chains of three fail most ({chains[0]} % and {chains[1]} %)"
-    unseen = (run_of("premise_held_out", "dynarule", form, variant="premise") for form in FORMS)
-    yield "it has {} (FOL) and {} (NL) right".format(*map(exact, unseen))
+    ladder = {
+        "DynaRule (paper)": ("dynarule", ""),
+        "`<search>` behind premises, its scores read": ("dynarule", "premise"),
+        "DynaRule+'s search, one vector a rule": ("rule-vectors", ""),
+        "the rules' own tokens (DynaRule+)": ("dynarule-plus", ""),
+    }
+    for label, (name, variant) in ladder.items():
+        cells = product((100, 1_000, 10_000), FORMS)
+        yield row(label, *(exact(run_of("arena", name, form, n, variant=variant)) for n, form in cells))
     english, logic = (read(f"dynarule-premise-smollm2-{at}/adapters.json")["stages"] for at in ("nl", "fol"))
     # In English the larger base's first reading was left at its step 96.
     questions = 96 * drawn(english[-1]) // english[-1]["max_steps"] + drawn(english[-1])
     yield f"{questions // 100 * 100:,} questions in English and {drawn(logic[-1]):,} in logic"
     yield f"the bundled model had {sum(map(drawn, forms[0][1:])):,}"
-    deep = [run_of("smollm2_premise", "dynarule", form, variant="premise") for form in FORMS]
+    deep = [run_of("smollm2", "dynarule", form, variant="premise") for form in FORMS]
     found = [measured(run, "step_recall@1") for run in deep]
     yield f"the first one found in {found[0]} % (FOL) and {found[1]} % (NL) of the steps"
     first, second = (
@@ -285,7 +292,7 @@ def models_page():
     )
     levels = record["levels"]
     yield f"had up to {levels['questions']} rules beside those that it needs, and {levels['plain']} in plain English"
-    runs = (run_of("smollm2_vectors", "rule-vectors", form, 10_000) for form in FORMS)
+    runs = (run_of("smollm2", "rule-vectors", form) for form in FORMS)
     logic, english = (run["metrics"]["step_recall@1"]["macro"]["value"] for run in runs)
     yield f"is the first one found in {100 * logic:.0f} % (FOL) and {100 * english:.0f} % (NL) of the steps"
 
@@ -322,14 +329,10 @@ def front_page():
         "KBLaM": ("kblam", {}),
         "No rules (floor)": ("prompting", {"rules": "none"}),
     }
-    folders = {
-        "Rule vectors": ("vectors_held_out", "vectors", "smollm2_vectors"),
-        "DynaRule behind premises": ("premise_held_out", "premise", "smollm2_premise"),
-    }
     for label, (name, fields) in methods.items():
         cells = [
             runs_of(folder, name, form, **fields)
-            for folder, form in product(folders.get(label, ("held_out_550", "arena", "smollm2")), FORMS)
+            for folder, form in product(("held_out_550", "arena", "smollm2"), FORMS)
         ]
         assert max(map(len, cells)) == 1, label
         yield row(label, *(exact(cell[0]) if cell else "-" for cell in cells))

@@ -45,7 +45,11 @@ def test_every_name_lies_within_the_figure_and_can_be_read_on_a_phone():
         FigureCanvasAgg(figure).draw()
     labels = [text for axes in figure.axes for text in axes.texts]
     names = {text.get_text() for text in labels}
-    assert len(labels) == 2 * 8 and {"97 DynaRule+", "92 IRCoT both ends", "10 DynaRule (paper)"} < names
+    assert (
+        len(labels) == 2 * 10
+        and {"97 DynaRule+", "92 IRCoT both ends", "10 DynaRule (paper)", "47 DynaRule behind premises"}
+        < names
+    )
     assert min(text.get_fontsize() for text in labels) * 390 / figure.bbox.width >= 11
     for box in (text.get_window_extent() for text in labels):
         assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1

@@ -62,6 +62,7 @@ class Memory(Method):
 
     adapter_name: ClassVar[str] = ""  # what its folder is called, with its variant; empty: like the method
     preferred: ClassVar[str] = ""  # variant that `of` takes where the model has it
+    preferred_title: ClassVar[str] = ""  # what the method is called with it, if not like the others
     replaces: ClassVar[tuple[str, ...]] = ()  # fields that are settings of the adapter
 
     model: Local  # the base
@@ -98,8 +99,11 @@ class Memory(Method):
         changed = RULES[self.rules]
         if self.correct_layer is not None:
             changed += f", gold rules in layer {self.correct_layer} only"
-        variant = f", {self.variant.replace('-', ' ')}" if self.variant else ""
-        label = f"{self.title}, {self.model.label}{variant}{changed}"
+        if self.variant and self.variant == self.preferred and self.preferred_title:
+            label = f"{self.preferred_title}, {self.model.label}{changed}"
+        else:
+            variant = f", {self.variant.replace('-', ' ')}" if self.variant else ""
+            label = f"{self.title}, {self.model.label}{variant}{changed}"
         for name in ("kept", *self.replaces):
             if (value := getattr(self, name)) is not None:
                 label += (SETTINGS if value else SETTINGS | OFF).get(name, f", {name} {{}}").format(value)
@@ -323,6 +327,7 @@ class DynaRule(Memory):
     name = "dynarule"
     title = "DynaRule (paper)"
     preferred = "premise"
+    preferred_title = "DynaRule behind premises"
     stepwise = True
     replaces = ("score_weight",)
 

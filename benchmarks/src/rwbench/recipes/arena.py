@@ -121,7 +121,7 @@ def in_arena(cell: Cell) -> list[Method]:
     # Stepwise from both ends reads by score alone: with a fixed 16 rules it answers far less among 10,000
     rows += [row for row in by_number if (row.name, row.retriever) != (Stepwise.name, BothEnds())]
     rows += [*from_both_ends(cell.model), *reworded(cell.model)]
-    return rows + [row for row in all_memory(cell) if row.missing() is None]
+    return rows + all_memory(cell)
 
 
 arena = recipe("arena", MAIN_SIZES)(in_arena)

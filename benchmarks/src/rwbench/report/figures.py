@@ -42,7 +42,8 @@ def one_each(setting: Setting) -> Setting:
         method, view = first.method_of(run), first.view(run)
         is_line = cells[method, run["spec"]["representation"]] > 1 or len(first.sizes) == 1
         if is_line and not view.is_reference:
-            name = run["spec"]["method"]["name"] if setting.lead == ANSWERS else view.key
+            spec = run["spec"]["method"]  # a variant that is no seed is a method of its own
+            name = f"{spec['name']} {spec.get('variant', '')}" if setting.lead == ANSWERS else view.key
             best.setdefault(name, method)
     return Setting(tuple(run for run in runs if first.method_of(run) in best.values()) or setting.runs)
 
@@ -80,7 +81,7 @@ def stacked(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
     """Return a figure with one panel above the other, and room for names at their right."""
     height = len(titles) * PANEL
     figure = Figure(figsize=(PHONE / UNITS, height / UNITS), dpi=UNITS)
-    figure.subplots_adjust(left=0.12, right=0.58, bottom=40 / height, top=1 - 33 / height, hspace=0.3)
+    figure.subplots_adjust(left=0.12, right=0.54, bottom=40 / height, top=1 - 33 / height, hspace=0.3)
     axes_of = list(figure.subplots(len(titles), 1, squeeze=False)[:, 0])
     for axes, title in zip(axes_of, titles, strict=True):
         axes.set_title(title)
