@@ -87,9 +87,8 @@ def is_clause(title: str) -> bool:
     words = title.lower().split()
     if words[0] in ("what", "who", "how", "why"):
         return False  # "SECTION 2: What is covered"
-    order = VERBS.get(words[0]) and not (
-        words[1:] and (words[1] in LISTS["runs_on"] or words[1][-2:] == "ed")
-    )
+    after = "".join(words[1:2])
+    order = VERBS.get(words[0]) and after not in LISTS["runs_on"] and after[-2:] != "ed"
     if order or words[0] in ARTICLES:
         return has_verb(title)
     pairs = zip(words, words[1:], [*words[2:], ""], strict=False)

@@ -172,6 +172,11 @@ class Document:
                 if (history or (story and half)) and not _RE.decided.match(rule.text):
                     stories.add(id(rule))
                     self._leave(rule.line, rule.text, "tells what happened")
+        foreign = [rule for rule in self.prose if _RE.foreign.match(rule.text)]
+        if 0.3 * len(self.prose) < len(foreign) < 0.6 * len(self.prose):  # each comes in English, too
+            stories.update(map(id, foreign))
+            for rule in foreign:
+                self._leave(rule.line, rule.text, "the same in another language")
         return [rule for rule in self.rules if id(rule) not in stories]
 
     def _leave(self, line: int, text: str, reason: str) -> None:
@@ -306,9 +311,8 @@ def _is_heading(block: Block, after: Block) -> bool:
         verb = has_verb(text if len(words) > 4 else " ".join(words[1:-1]))
         return block.kind == "text" and (text.endswith(":") or not (verb or is_whole(text)))
     asks = _SAID.asked.match(text) and len(text.split()) < 8 and after.kind in ("text", "item")
-    if (SECTION.match(text) and is_title(text)) or (
-        asks and text[-1].isalpha() and not split_rule(text).sure
-    ):
+    asks = asks and text[-1].isalpha() and not split_rule(text).sure
+    if asks or (SECTION.match(text) and is_title(text)):
         return True
     ends = text.endswith((":", "-", "—", ",")) or is_whole(text.removesuffix("etc.")) or RUNS_ON.search(text)
     verb = is_clause(text) if block.kind == "item" or len(text.split()) < 5 else has_verb(text)

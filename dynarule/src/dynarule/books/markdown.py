@@ -77,7 +77,7 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
         else:
             column, over = _indent(text), blocks[-1] if blocks else Block("text", "", [])
             within = over.kind == "item" and over.mark != ":" and not over.text.endswith("?")
-            nests = within and column > over.depth + bool(over.mark)
+            nests = within and column >= over.depth + 2 * bool(over.mark)  # below it, or beside the last
             blocks.append(Block("item" if nests else "text", plain(text), [(0, number)], column * nests))
             above = text
     for at, block in enumerate(blocks):

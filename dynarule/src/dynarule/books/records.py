@@ -77,9 +77,8 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
                 elif kind == "text":
                     at, text = [(0, line_of(row.strip()[:30].partition("\n")[0], ""))], plain(row)
                     named = path and not is_whole(text)  # "pets, allowed: cats"
-                    yield (
-                        Block("rule", f"{', '.join(path)}: {text}", at) if named else Block("item", text, at)
-                    )
+                    text = f"{', '.join(path)}: {text}" if named else text
+                    yield Block("rule" if named else "item", text, at)
                 else:
                     yield from _parts(row, line_of, path)
     elif _kind_of(value)[:4] == "rule":

@@ -30,7 +30,8 @@ def sentences(text: str) -> list[tuple[int, str]]:
         # "1. goals; 2. points", "... (see the log)"
         bracket = sentence[:1] == "(" and (last[-1:].isalnum() or sentence[-2:] == ".)")
         torn = torn or last[-1:] in (";", ",") or bracket
-        if whole and (torn or _RE.needs_last.match(sentence) or last.endswith("?")):
+        refers = _RE.needs_last.match(sentence) and not last.isupper()  # "TERMINATION. This licence ..."
+        if whole and (torn or refers or last.endswith("?")):
             whole[-1] = (whole[-1][0], f"{last}{'' if sentence[:1] in ';,)' else ' '}{sentence}")
         else:
             whole.append((offset, sentence))

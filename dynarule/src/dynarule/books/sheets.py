@@ -113,13 +113,14 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
             if table is None or alone or blank:
                 above: list[Row] = table.rows[1:] if table else []
                 columns = [[cells[i] for _, cells in above if cells[i]] for i in range(width)]
-                pairs = [(c, column) for c, column in zip(cells, columns, strict=True) if c and above]
+                pairs = [pair for pair in zip(cells[1:], columns[1:], strict=True) if pair[0] and above]
                 # words in a column that has had numbers
                 names = any(not _DIGIT.search(c) and all(map(_DIGIT.search, column)) for c, column in pairs)
                 other = blank and alone and table and [*map(bool, cells)] != [*map(bool, table.rows[0][1])]
                 names = table is None or names or bool(other)
                 if table is None or alone or names:
-                    above = [] if names or table is None else table.rows[:1]
+                    heads = 1 + any(first.count(name) > 1 for name in first if name)  # rows of names
+                    above = [] if names or table is None else table.rows[:heads]
                     table = Block("table", named, [(0, line)], rows=above)
                     blocks.append(table)
             table.rows.append((line, cells))
