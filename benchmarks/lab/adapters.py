@@ -6,8 +6,6 @@ Questions and their order are the same for all methods. ``OUT/1``, ``OUT/2`` ...
 which a killed training goes on; ``OUT/adapter`` is what comes of them.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tomllib

@@ -8,6 +8,7 @@ package is imported on the first look-up, so a new file in the folder is all tha
 import dataclasses
 import importlib
 import pkgutil
+from abc import ABC
 from typing import Annotated, Any, ClassVar, Generic, TypeVar, dataclass_transform
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler
@@ -67,7 +68,7 @@ def _origin(entry: Any) -> str:
     return f"{target.__module__}.{target.__qualname__}"
 
 
-class Component:
+class Component(ABC):
     """Base of methods and retrievers: a frozen dataclass with a name and a plain-dict form.
 
     A subclass sets ``name`` and ``registry`` (its family's base class sets the latter) and is decorated with

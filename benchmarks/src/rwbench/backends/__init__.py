@@ -92,7 +92,6 @@ class Backend(Component):
         GoneError
             If there is no use in going on.
         """
-        raise NotImplementedError(f"backend {self.name!r} must implement generate(prompts, decoding)")
 
 
 def check_template(wanted: str, template: Template) -> None:

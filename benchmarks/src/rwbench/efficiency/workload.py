@@ -1,7 +1,5 @@
 """What is timed: random models, tokens and embeddings, since cost depends on shapes alone; clock and peak of memory."""
 
-from __future__ import annotations
-
 import resource
 import time
 import tomllib

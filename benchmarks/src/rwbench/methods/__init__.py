@@ -120,7 +120,6 @@ class Method(Component):
         top_k : int
             How many rules to return per step at most.
         """
-        raise NotImplementedError(f"method {self.name!r} must implement answer(batch, top_k)")
 
 
 def batches(pools: Sequence[Pool], done: Collection[str], size: int | None, whole: bool) -> Iterator[Batch]:

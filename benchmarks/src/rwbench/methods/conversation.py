@@ -79,9 +79,6 @@ class ModelMethod(Method):
     @abstractmethod
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Yield calls and return the question's output; the calls are counted in ``usage``, retrievals are not."""
-        raise NotImplementedError(
-            f"method {self.name!r} must implement converse(pool, question, top_k, usage)"
-        )
 
     def first_prompt(self, pool: Pool, question: Question, top_k: int) -> tuple[str | None, int]:
         """Return it without asking; random rules stand for those of a search."""

@@ -1,7 +1,5 @@
 """The `dynarule` package as the benchmark uses it: a base with an adapter, and banks with one pool per question."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache

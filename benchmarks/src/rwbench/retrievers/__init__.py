@@ -54,7 +54,6 @@ class Retriever(Component):
         callable
             Maps a query to float64 scores of shape (M,); ``-inf`` means "not retrieved at all".
         """
-        raise NotImplementedError(f"retriever {self.name!r} must implement scorer(ids, texts)")
 
     def pool_scorer(self, pool: Pool) -> Scorer:
         """Prepare a pool; a search that takes more of it than texts says so here."""

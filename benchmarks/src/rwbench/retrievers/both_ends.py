@@ -5,8 +5,6 @@ From what a question states, rules are walked forward, conclusion to premise; fr
 training, and shows what of DynaRule+'s gain is the idea's. It is not from any paper.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar

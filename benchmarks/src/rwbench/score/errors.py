@@ -119,7 +119,7 @@ def _changes(text: str, attribute: str) -> set[tuple[str, int | None]]:
     verbs = _operators()
     changes = set()
     pattern = (
-        rf"\b({'|'.join(verbs)})\s+(?:([\dx=+. -]*\d)\s+)?(?:{'|'.join(_forms(attribute))})\b"
+        rf"\b({'|'.join(verbs)})\s+(?:([\dx=+. -]*\d)\s+)?(?:{attribute}|{load_vocabulary().plural_of[attribute]})\b"
         r"(?:\s*\(\s*\w+\s*,([^)]*)\))?"
     )
     for verb, before, after in re.findall(pattern, text):
@@ -130,7 +130,7 @@ def _changes(text: str, attribute: str) -> set[tuple[str, int | None]]:
 
 def _states_count(text: str, attribute: str, count: int) -> bool:
     """Say whether a text states how many of an attribute there are at first, or calculates with that number."""
-    forms = "|".join(_forms(attribute))
+    forms = f"{attribute}|{load_vocabulary().plural_of[attribute]}"
     patterns = (
         rf"\b{count}\s+(?:{forms})\b",
         rf"\b(?:{forms})\s*(?:,|:|=|is)\s*{count}\b",
@@ -144,14 +144,7 @@ def _operators() -> dict[str, str]:
     """Every form of every change verb -> its operator."""
     return {
         form: operator
-        for operator in ("plus", "minus")
-        for verb in getattr(load_vocabulary(), operator)
-        for form in (verb.base, verb.third, verb.past, verb.gerund, verb.participle)
+        for operator, verbs in load_vocabulary().change_verbs.items()
+        for verb in verbs
+        for form in vars(verb).values()
     }
-
-
-@lru_cache(maxsize=4096)
-def _forms(attribute: str) -> tuple[str, str]:
-    """Return the singular and the plural."""
-    words = load_vocabulary()
-    return attribute, words.attribute_plurals[words.attributes.index(attribute)]

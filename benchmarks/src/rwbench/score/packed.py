@@ -10,8 +10,6 @@
 A packed run is addressed like the folder of a run, as ``FOLDER/RUN_ID``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

@@ -232,10 +232,8 @@ def build_command(folder: str | Path, spec: WorldSpec) -> str:
     )
 
 
-def read_build(folder: str | Path, shape: bool = True) -> dict[str, Any]:
+def read_build(folder: str | Path) -> dict[str, Any]:
     """Read a build that is to be used: ``build.json``, checked against the plan, and every shard against both.
-
-    ``shape``: whether rows and columns are compared, too; who verifies says more of them.
 
     Raises
     ------
@@ -260,6 +258,6 @@ def read_build(folder: str | Path, shape: bool = True) -> dict[str, Any]:
             raise ValueError(f"shard {path} is missing; {_AGAIN}")
         if file_digest(path) != entry.get("sha256"):
             raise ValueError(f"shard {path} was changed since it was built; {_AGAIN}")
-        if not shard.matches(path, shape):
+        if not shard.matches(path):
             raise ValueError(f"shard {path} is of another build than {MANIFEST} says; {_AGAIN}")
     return manifest

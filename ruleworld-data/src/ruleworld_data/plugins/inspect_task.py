@@ -3,8 +3,6 @@
 inspect finds this module through the entry point of the installed package.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ruleworld_data.plugins import TaskOptions, output_scores, prompt_rows, tool

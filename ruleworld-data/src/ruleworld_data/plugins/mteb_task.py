@@ -5,8 +5,6 @@ pool, which holds the gold rules of all of them; a single search per question, s
 they do not mention.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from statistics import fmean
 from typing import Any

@@ -1,7 +1,5 @@
 """RuleWorld as an environment of OpenEnv: ``uvicorn ruleworld_data.plugins.openenv_server:app``."""
 
-from __future__ import annotations
-
 from typing import Any
 from uuid import uuid4
 

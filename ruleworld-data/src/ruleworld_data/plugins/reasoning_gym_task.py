@@ -3,8 +3,6 @@
 Importing this module registers ``ruleworld`` in reasoning-gym's registry, which has no entry points.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

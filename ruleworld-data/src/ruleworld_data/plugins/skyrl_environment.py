@@ -3,8 +3,6 @@
 Register it where the trainer's workers are started: ``ruleworld_data.plugins.skyrl_environment.register()``.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """RuleWorld as a taskset of verifiers: its id is ``ruleworld-taskset``, the name of a module that imports this one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count
 from typing import Any

@@ -7,8 +7,6 @@ Splits share no sub-question: which split a unit may serve is a hash of its rule
 the chain alone, so that no test chain is trained on, whoever it happens to).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from math import prod
 

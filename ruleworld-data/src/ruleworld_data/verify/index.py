@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from .rulebase import ALL_TYPES, TYPE_CODE, RuleBase, parse_rule_table
+from .rulebase import TYPE_CODE, RuleBase, parse_rule_table
 
 
 class Effect(NamedTuple):
@@ -36,8 +36,6 @@ class RuleIndex:
         self._codes = dict(base.terms)
         self._names: list[Any] = [*base.terms.names, None]  # the last one is that of -1
         self._size = size = len(self._names)
-        if size**2 * 2 * len(ALL_TYPES) >= 2**63:
-            raise ValueError(f"{size} terms are too many to pack into 64-bit keys")
         self._allowed: Collection[int] | None = None
         keys = (base["type"].astype(np.int64) * size + base["premise"]) * 2 + base["mark"]
         keys = keys * size + base["conclusion"]

@@ -8,6 +8,8 @@ from .arrays import MAX_EFFECT, MINUS, PLUS
 from .streams import Ints, Key, Stream, keyed_integers, mix
 from .vocabulary import load_vocabulary
 
+NO_SLOTS = np.empty(0, dtype=np.int64)
+
 
 class Draws:
     """The drawing of one world: its seed and sizes, and whether it is the held-out one."""
@@ -31,20 +33,16 @@ class Draws:
         words = mix(self._stream(rule_type, "fixed").words(1), slots)
         words[~allowed] = np.iinfo(np.uint64).max
         if not len(rows):
-            return np.empty(0, dtype=np.int64)
+            return NO_SLOTS
         chosen = np.argpartition(words, self.sizes.share, axis=1)[:, : self.sizes.share]
         return np.sort(np.take_along_axis(slots, chosen, axis=1).ravel())
 
-    def _choose(self, rule_type: str, slots: Ints, count: int, fixed: Ints | None = None) -> Ints:
+    def _choose(self, rule_type: str, slots: Ints, count: int, fixed: Ints = NO_SLOTS) -> Ints:
         """Choose which slots hold a rule besides the fixed ones, and which of those rules are in the subset."""
-        always = np.empty(0, dtype=np.int64) if fixed is None else fixed
-        stream, part_count = self._stream(rule_type), self.subset.get(rule_type)
+        part_count = self.subset.get(rule_type)
         counts = [count] if part_count is None else [part_count, count]
-        if part_count is not None and part_count > count:
-            raise ValueError(f"a subset of {part_count} {rule_type} rules cannot be drawn from {count}")
-        chosen = [slots[part] for part in stream.subset(len(slots), *(n - len(always) for n in counts))]
-        if len(always):
-            chosen = [np.sort(np.concatenate([always, part])) for part in chosen]
+        parts = self._stream(rule_type).subset(len(slots), *(n - len(fixed) for n in counts))
+        chosen = [np.sort(np.concatenate([fixed, slots[part]])) for part in parts]
         if part_count is not None:
             self.subset_rows[rule_type] = np.searchsorted(chosen[-1], chosen[0])
         return chosen[-1]

@@ -1,7 +1,5 @@
 """Functions that the task files name: questions in, scores out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ruleworld_data.plugins import TaskOptions, output_scores, prompt_rows
