@@ -184,7 +184,7 @@ class Local(Backend):
         with torch.no_grad():
             ids_BT, mask_BT = (torch.tensor(each, device=model.device) for each in (padded, mask))
             written = self._written(ids_BT, mask_BT, decoding, options)
-        return [self._read(new, tokenizer, decoding) for new in written]
+        return [self._read(new, decoding) for new in written]
 
     def _written(
         self, ids_BT: Any, mask_BT: Any, decoding: Decoding, options: dict[str, Any]
@@ -193,7 +193,7 @@ class Local(Backend):
         import torch
         from torch import nn
 
-        model, tokenizer = load(self.model, self.dtype)
+        model, _ = load(self.model, self.dtype)
         written: list[list[int]] = [[] for _ in ids_BT]
         going, left = list(range(len(written))), decoding.max_new_tokens
         piece = PIECE if "past_key_values" in options else left
@@ -205,11 +205,7 @@ class Local(Backend):
             count = ids_BT.shape[1] - before
             mask_BT, left = nn.functional.pad(mask_BT, (0, count), value=1), left - count
             over = count < most or not left
-            stay = [
-                at
-                for at, row in enumerate(going)
-                if not (over or self._read(written[row], tokenizer, decoding)[2])
-            ]
+            stay = [at for at, row in enumerate(going) if not (over or self._read(written[row], decoding)[2])]
             if decoding.requests and (cache := options.get("past_key_values")) is not None:
                 for at in range(len(going)):
                     if at not in stay:
@@ -221,8 +217,10 @@ class Local(Backend):
             going = [going[at] for at in stay]
         return written
 
-    def _read(self, tokens: list[int], tokenizer: Any, decoding: Decoding) -> tuple[str, str, bool, int]:
-        ends = end_ids(self.model, self.dtype)
+    def _read(self, tokens: list[int], decoding: Decoding) -> tuple[str, str, bool, int]:
+        model, tokenizer = load(self.model, self.dtype)
+        own = model.generation_config.eos_token_id
+        ends = {*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id}
         length = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
         ended = length < len(tokens) or (tokens and tokens[-1] in ends)
         kept = tokens[:length]
@@ -311,11 +309,3 @@ def _positions(name: str) -> int | None:
         return getattr(
             AutoConfig.from_pretrained(folder, trust_remote_code=False), "max_position_embeddings", None
         )
-
-
-def end_ids(name: str, dtype: str = "") -> set[int]:
-    """Return the tokens that end a model's answer."""
-    model, tokenizer = load(name, dtype)
-    ends = model.generation_config.eos_token_id
-    listed = ends if isinstance(ends, list) else [ends]
-    return {token for token in (*listed, tokenizer.eos_token_id) if token is not None}

@@ -10,7 +10,6 @@ from ..methods import Method
 from ..recipes import SCOPES, Options, nested_pools
 from ..run.books import source_of
 from ..run.data import DataSource, Question
-from ..run.environment import environment
 from ..run.pools import Pool, pools_of
 from ..run.runner import summarise
 from ..score.results import MethodName, Results
@@ -115,9 +114,7 @@ def judge(
     stepwise = several if known is None else known.stepwise
     samples = [_sample(record, questions[record.id][0], spec, stepwise) for record in records.values()]
     method: MethodName = {"key": str(spec.method["name"]), "label": label}
-    results = summarise(
-        spec, samples, pools, num_scheduled=len(samples), finished="", method=method, where=environment()
-    )
+    results = summarise(spec, samples, pools, num_scheduled=len(samples), finished="", method=method)
     return samples, results
 
 

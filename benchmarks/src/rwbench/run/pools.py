@@ -30,7 +30,7 @@ FOLD_SIZE = MINI_FOLD_SIZE
 BATCH_SIZE = MINI_FOLD_SIZE * MINI_FOLDS
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Pool:
     """The rules of one pool, ids (M,) in shuffled order, and the questions asked on it.
 

@@ -15,7 +15,7 @@ from ruleworld_data.io import Progress, write_whole
 
 from ..backends import GoneError
 from ..methods import Method, Output
-from ..score.results import Environment, MethodName, Results, read_results, run_samples, write_results
+from ..score.results import MethodName, Results, read_results, run_samples, write_results
 from ..score.samples import (
     DISK_FULL,
     SAMPLES_FILE,
@@ -72,7 +72,6 @@ def run_spec(spec: RunSpec, source: DataSource, out: Path, progress: Progress | 
             num_scheduled=plan.scheduled,
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
             method={"key": method.key, "label": method.label},
-            where=environment(),
         )
         write_results(folder, results)
         return results
@@ -86,7 +85,6 @@ def summarise(
     num_scheduled: int,
     finished: str,
     method: MethodName,
-    where: Environment,
 ) -> Results:
     """Return the content of results.json: samples (one per question asked, failed ones included) in numbers."""
     return {
@@ -97,7 +95,7 @@ def summarise(
         **summary(spec, samples, num_scheduled),
         "samples_sha256": samples_sha256(samples),
         "pool_sha256": pools_sha256(pools),
-        "environment": where,
+        "environment": environment(),
         "timing": {"seconds": round(sum(sample["seconds"] for sample in samples), 3), "finished": finished},
     }
 
@@ -112,7 +110,11 @@ def _ask(method: Method, pools: Sequence[Pool], done: Collection[str], spec: Run
         begun.add(question.id)
         start = time.perf_counter()
         try:
-            output = _matching(next(outputs, None), question)
+            if (output := next(outputs, None)) is None or output.id != question.id:
+                raise ValueError(
+                    f"the method {'ended' if output is None else f'answered {output.id}'} where {question.id} was due; "
+                    "it must yield one output per question, in their order"
+                )
         except GoneError:
             raise
         except Exception as error:  # whatever a method raises is this question's failure, and is on record
@@ -128,15 +130,6 @@ def _ask(method: Method, pools: Sequence[Pool], done: Collection[str], spec: Run
 
 def _failure(question: Question, error: Exception) -> Output:
     return Output(question.id, error=f"{type(error).__name__}: {error}"[:MAX_ERROR])
-
-
-def _matching(output: Output | None, question: Question) -> Output:
-    if output is None or output.id != question.id:
-        raise ValueError(
-            f"the method {'ended' if output is None else f'answered {output.id}'} where {question.id} was due; it must "
-            "yield one output per question, in their order"
-        )
-    return output
 
 
 def _sample(question: Question, output: Output, spec: RunSpec, stepwise: bool, start: float) -> Sample:

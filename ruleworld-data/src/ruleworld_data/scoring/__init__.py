@@ -11,7 +11,6 @@ if TYPE_CHECKING:  # what type checkers and editors see
     from .answers import *
     from .recall import *
     from .selective import *
-    from .summary import *
 
 __getattr__, __dir__, __all__ = attach(
     __name__,
@@ -20,6 +19,5 @@ __getattr__, __dir__, __all__ = attach(
         "split_answers strict_match"
     ),
     recall="step_recall step_recalls union_recall",
-    selective="SELECTIVE has_no_answer risk_coverage_area selective_means selective_scores",
-    summary="mean_scores",
+    selective="SELECTIVE has_no_answer mean_scores risk_coverage_area selective_means selective_scores",
 )

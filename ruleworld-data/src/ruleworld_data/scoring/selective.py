@@ -1,4 +1,4 @@
-"""Scores of those who may refuse: questions of which some have no answer, and answers that come with a confidence.
+"""Means of scores, also of those who may refuse: where some have no answer, and answers come with a confidence.
 
 To answer ``unknown`` is to refuse. An output without a box refuses nothing; it is a wrong answer.
 """
@@ -9,8 +9,9 @@ from math import isfinite, nan
 from statistics import fmean
 
 from ..spec import UNKNOWN
-from .answers import exact_match, in_order, same_answer
+from .answers import Score, exact_match, in_order, same_answer
 
+RATES = ("exact_match", "strict_match", "length_mismatch", "missing_box")
 SELECTIVE = ("coverage", "answered_match", "refused_unknown", "refused_known")
 
 
@@ -93,3 +94,22 @@ def risk_coverage_area(confidences: Sequence[float], scores: Sequence[float]) ->
             number, total = number + 1, total + fmean(equals)
             area += total / number
     return area / number
+
+
+def mean_scores(
+    scores: Sequence[Score], golds: Sequence[Sequence[str]], confidences: Sequence[float] | None = None
+) -> dict[str, float]:
+    """Return the means of scores: the `RATES`, and what refusals and confidences add.
+
+    Where questions without an answer are among them, the means of `selective_scores`; with confidences ``aurc``, the
+    area under the risk-coverage curve.
+    """
+    if not scores or len(scores) != len(golds):
+        raise ValueError(f"each output needs its gold answers, got {len(golds)} for {len(scores)} outputs")
+    means = {rate: sum(getattr(score, rate) for score in scores) / len(scores) for rate in RATES}
+    if any(map(has_no_answer, golds)):
+        pairs = zip(scores, golds, strict=True)
+        means |= selective_means(selective_scores(score.parsed, gold) for score, gold in pairs)
+    if confidences is not None:
+        means["aurc"] = risk_coverage_area(confidences, [score.exact_match for score in scores])
+    return means
