@@ -15,7 +15,7 @@ from pydantic import ConfigDict, Field, GetCoreSchemaHandler
 from pydantic.dataclasses import dataclass
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import is_instance_schema, no_info_before_validator_function
-from ruleworld_data.spec import check_name
+from ruleworld_data.spec import check_name, read_fields
 
 T = TypeVar("T")
 Positive = Annotated[int, Field(ge=1)]
@@ -122,10 +122,7 @@ class Component(ABC):
         """Build the component that ``to_dict`` described; a ValueError names an unknown component or parameter."""
         values = dict(params)
         kind = cls.registry.get(values.pop("name", None))
-        known = [field.name for field in dataclasses.fields(kind)]
-        for name in values:
-            check_name(f"parameter of {cls.registry.kind} {kind.name!r}", name, known)
-        return kind(**values)
+        return read_fields(kind, values, f"parameter of {cls.registry.kind} {kind.name!r}")
 
 
 @dataclass_transform(frozen_default=True)

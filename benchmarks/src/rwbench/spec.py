@@ -18,6 +18,7 @@ from ruleworld_data.spec import (
     WorldSpec,
     check_name,
     data_version,
+    read_fields,
     splits_of,
     subtasks_of,
 )
@@ -132,10 +133,8 @@ class RunSpec:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> RunSpec:
         """Build a spec from ``to_dict``'s result; a ValueError if a field does not exist."""
-        known = [item.name for item in dataclasses.fields(cls)]
-        for name in values:
-            check_name("field of a run's spec", name, known)
-        return cls(**{name: value for name, value in values.items() if name != "limit_by"})
+        given = {name: value for name, value in values.items() if name != "limit_by"}
+        return read_fields(cls, given, "field of a run's spec")
 
     @property
     def on_books(self) -> bool:

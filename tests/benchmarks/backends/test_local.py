@@ -215,7 +215,7 @@ def test_control_tokens_that_rules_questions_and_answers_spell_are_text(model_fo
     plain = backend._encode(Prompt("a <end> <search>")).ids  # no template
     assert plain.count(end) == 0 and plain.count(search) == chat
     written = [*tokenizer("a <end> b", split_special_tokens=True)["input_ids"], search]
-    text, marked, ended, _ = backend._read(written, tokenizer, Decoding())
+    text, marked, ended, _ = backend._read(written, Decoding())
     assert (text, ended, backend.without_marks(marked)) == ("a <end> b", False, "a <end> b<search>")
     assert rows.encoded(tokenizer, marked, False) == written
 

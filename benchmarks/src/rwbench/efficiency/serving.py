@@ -8,16 +8,14 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from textwrap import fill
 from typing import Any
 
 import torch
-from ruleworld_data.io import start_worker, write_whole
+from ruleworld_data.io import worker_pool, write_whole
 
 from ..markdown import markdown_table
 from ..run.environment import environment
@@ -33,7 +31,7 @@ HEAD = (
 
 def in_own_process(settings: Settings, method: str, rules: int) -> Figures:
     """Measure a cell in a new process, whose peak of memory is the cell's."""
-    with ProcessPoolExecutor(1, get_context("spawn"), start_worker, (1,)) as pool:
+    with worker_pool(1, threads=1) as pool:
         return pool.submit(measure_cell, settings, method, rules).result()
 
 

@@ -2,11 +2,10 @@
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import as_completed
 from typing import Any
 
-from ruleworld_data.io import Progress, start_worker
+from ruleworld_data.io import Progress, worker_pool
 from ruleworld_data.spec import check_name
 
 from ..methods import Method
@@ -59,18 +58,12 @@ def run_all(plans: Sequence[Plan], source: DataSource, jobs: int, progress: Prog
     """Run every plan in so many processes (1: in this one); return the results in the order of the plans."""
     if jobs == 1 or len(plans) < 2:
         return [run_spec(plan.spec, source, plan.folder.parent, progress) for plan in plans]
-    # Spawned, not forked: a forked child inherits the locks of numerical libraries' threads.
-    threads = max(1, (os.cpu_count() or 1) // jobs)
-    with ProcessPoolExecutor(jobs, get_context("spawn"), start_worker, (threads,)) as pool:
+    with worker_pool(jobs, threads=max(1, (os.cpu_count() or 1) // jobs)) as pool:
         futures = {pool.submit(run_spec, plan.spec, source, plan.folder.parent): plan for plan in plans}
-        try:
-            for future in as_completed(futures):
-                failed = future.result()["n"]["failed"]
-                for number in range(futures[future].left):
-                    progress.step(failed=number < failed)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        for future in as_completed(futures):
+            failed = future.result()["n"]["failed"]
+            for number in range(futures[future].left):
+                progress.step(failed=number < failed)
     return [future.result() for future in futures]
 
 

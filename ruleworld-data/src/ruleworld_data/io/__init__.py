@@ -25,5 +25,5 @@ __getattr__, __dir__, __all__ = attach(
     schema="QUESTION_SCHEMA RULE_SCHEMA rule_schema",
     shards="plan read_shard",
     stats="BuildStats build_stats",
-    workers="start_worker",
+    workers="worker_pool",
 )

@@ -9,9 +9,8 @@ together, a ``part`` each.
 import gc
 import json
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from hashlib import sha256
-from multiprocessing import get_context
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -22,7 +21,7 @@ from ..spec import PAPER_POINT, VERSION, Dials, WorldSpec, check_count, data_ver
 from .cluster import run_on_ray
 from .files import PART, file_digest, whole_file, write_whole
 from .shards import Shard, plan
-from .workers import start_worker
+from .workers import worker_pool
 
 FORMAT = 1
 MANIFEST = "build.json"
@@ -150,23 +149,11 @@ def _make_all(shards: Sequence[Shard], jobs: int) -> Iterator[tuple[Shard, bytes
     if jobs == 1 or len(shards) < 2:
         yield from ((shard, shard.make()) for shard in shards)
         return
-    # Spawned, so that no worker inherits locks of Arrow's threads.
-    with ProcessPoolExecutor(
-        min(jobs, len(shards)), mp_context=get_context("spawn"), initializer=_start_maker
-    ) as executor:
-        shard_of = {executor.submit(shard.make): shard for shard in shards}
-        try:
-            for future in as_completed([*shard_of]):
-                yield shard_of.pop(future), future.result()
-        except BaseException:
-            executor.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _start_maker() -> None:
-    """Start a worker that collects no cycles: it makes millions of small tuples, none is in one, and it ends soon."""
-    start_worker()
-    gc.disable()
+    # A worker makes millions of small tuples, none of which is in a cycle, and ends soon.
+    with worker_pool(min(jobs, len(shards)), gc.disable) as pool:
+        shard_of = {pool.submit(shard.make): shard for shard in shards}
+        for future in as_completed([*shard_of]):
+            yield shard_of.pop(future), future.result()
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:

@@ -7,14 +7,12 @@ can give another answer: by C5 nothing changes an attribute along two routes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from itertools import groupby
-from multiprocessing import get_context
 
 import numpy as np
 
-from ..io.workers import start_worker
+from ..io.workers import worker_pool
 from ..spec import OPERATORS, UNKNOWN
 from ..text import Fact, Query, parse_facts, parse_query, parse_state
 from ..text.fol import INSTEAD
@@ -54,11 +52,9 @@ def check_answers(
             stack.callback(_checkers.clear)
             results = map(_check, batches)
         else:
-            # Clingo never frees a symbol, so processes are replaced now and then. They are spawned, so that none
-            # inherits locks of Arrow's threads.
-            spawn = get_context("spawn")
-            pool = ProcessPoolExecutor(jobs, spawn, _prepare, start, max_tasks_per_child=_LIFETIME)
-            results = stack.enter_context(pool).map(_check, batches)
+            # Clingo never frees a symbol, so processes are replaced now and then.
+            pool = stack.enter_context(worker_pool(jobs, _prepare, *start, lifetime=_LIFETIME))
+            results = pool.map(_check, batches)
         for number, report in enumerate(results, start=1):
             scan.report.merge(report)
             progress("answers", number, len(batches))
@@ -77,7 +73,6 @@ def _batches(scan: Scan) -> list[Batch]:
 
 def _prepare(worlds: Mapping[str, RuleBase], solvers: Sequence[str]) -> None:
     """Index the rules, once per process."""
-    start_worker()
     _checkers.clear()
     _checkers.update({name: AnswerChecker(base, solvers) for name, base in worlds.items()})
 
