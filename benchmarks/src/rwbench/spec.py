@@ -1,11 +1,9 @@
 """RunSpec: everything that decides a run's numbers, frozen; its hash is the run's name and folder."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, JsonValue, ValidationError, field_validator
 from pydantic.dataclasses import dataclass
@@ -52,6 +50,11 @@ def usual_version(split: str) -> str:
 def canonical_json(value: Any) -> str:
     """Return the one JSON text of a value: sorted keys, no spaces, no NaN."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def json_bytes(value: Any) -> bytes:
+    """Return indented JSON with a line break at its end."""
+    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def in_words(error: Exception) -> str:
@@ -131,7 +134,7 @@ class RunSpec:
         return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> RunSpec:
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         """Build a spec from ``to_dict``'s result; a ValueError if a field does not exist."""
         given = {name: value for name, value in values.items() if name != "limit_by"}
         return read_fields(cls, given, "field of a run's spec")

@@ -6,8 +6,6 @@ and only the questions are read anew; the next line of a conversation goes on fr
 prompt whole and alone (tests say so), but for near ties that other shapes round in another way.
 """
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import importlib.util
@@ -20,7 +18,7 @@ from dataclasses import field
 from functools import lru_cache
 from itertools import dropwhile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field
 from ruleworld_data.prompts import Prompt, Template, answer_template
@@ -57,7 +55,7 @@ class Local(Backend):
     dtype: Literal["", "float32", "bfloat16", "float16"] = field(default="", metadata={"later": True})
 
     @classmethod
-    def of(cls, model: str, version: str = DATA_VERSION, **changes: Any) -> Local:
+    def of(cls, model: str, version: str = DATA_VERSION, **changes: Any) -> Self:
         """Return the backend of a model, with fingerprints of its files, to be asked about a version of the data."""
         prompt = model_template(model, answer_template(version).id).id
         return cls(model, fingerprint(base_folder(model)), prompt, **changes)

@@ -1,6 +1,5 @@
 """Files of a submission: two plain files of known names and bounded size, and nothing else."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any, TypeVar
@@ -85,8 +84,3 @@ def unpacked(body: bytes) -> list[bytes]:
 def packed(lines: bytes) -> bytes:
     """Return lines as a submission's samples hold them."""
     return bytes(pa.Codec("zstd", compression_level=19).compress(lines, asbytes=True))
-
-
-def json_bytes(value: Any) -> bytes:
-    """Return indented JSON with a line break at its end."""
-    return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()

@@ -10,8 +10,7 @@ from ruleworld_data.io import whole_folder
 
 from ..run.books import source_of
 from ..run.pools import pools_of
-from ..spec import RunSpec, canonical_json
-from .files import json_bytes
+from ..spec import RunSpec, canonical_json, json_bytes
 
 QUESTIONS, POOLS, RULES = "questions.jsonl", "pools.jsonl", "rules.parquet"
 SETTING_FILE, SETTING = "setting.json", ("pool_size", "scale", "split", "subtasks", "data")

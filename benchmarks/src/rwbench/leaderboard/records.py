@@ -3,8 +3,6 @@
 Questions, gold and scores are joined when it is read (`rwbench.leaderboard.judge`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -79,7 +77,7 @@ class Record(BaseModel):
         return self
 
     @classmethod
-    def of_sample(cls, sample: Sample) -> Record:
+    def of_sample(cls, sample: Sample) -> Self:
         """Return what a submission keeps of a run's sample, whatever a model wrote; its scores are the same."""
         output, answers, retrieved = sample["output"], sample["answers"], sample["retrieved"]
         usage: dict[str, Any] = {**sample.get("usage", {})}

@@ -20,8 +20,8 @@ from pydantic import BaseModel, ConfigDict
 from ruleworld_data.io import whole_folder, write_whole
 
 from ..report.setting import macro
-from ..spec import canonical_json
-from .files import FOLDER_NAME, json_bytes
+from ..spec import canonical_json, json_bytes
+from .files import FOLDER_NAME
 from .judge import SPLITS, board_spec, judge
 from .kit import METHOD, QUESTIONS, same_kit, write_kit
 from .records import read_predictions

@@ -16,7 +16,7 @@ from ..report.setting import macro
 from ..run.folder import SPEC_FILE, exclusive
 from ..score.results import Results, write_results
 from ..score.samples import SAMPLES_FILE, Sample
-from ..spec import RunSpec, canonical_json
+from ..spec import RunSpec, canonical_json, json_bytes
 from .entry import Entry, skeleton
 from .files import (
     ENTRY,
@@ -24,7 +24,6 @@ from .files import (
     HOW_TO_WRITE,
     SAMPLES,
     Refused,
-    json_bytes,
     quote,
     read_folder,
     submission_folders,

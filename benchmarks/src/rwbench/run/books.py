@@ -4,14 +4,12 @@ A run on them is a run like any other (`RunSpec.data` names the books' texts by 
 with ``questions.jsonl`` and ``rules.csv`` or ``rules.txt``, which `dynarule book new` writes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 from ruleworld_data.spec import UNKNOWN, data_version
@@ -34,7 +32,7 @@ class BookSource(DataSource):
     folder: Path | None = None
 
     @classmethod
-    def open(cls, folder: Path) -> BookSource:
+    def open(cls, folder: Path) -> Self:
         """Read a user's own book; a ValueError or FileNotFoundError says what is missing in its folder."""
         if not (folder / QUESTIONS_FILE).is_file():
             raise FileNotFoundError(

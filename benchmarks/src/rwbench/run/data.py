@@ -1,13 +1,11 @@
 """Questions and rules of a world, as methods see them."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +58,7 @@ class Question:
         }
 
     @classmethod
-    def from_row(cls, row: dict[str, Any], index: int) -> Question:
+    def from_row(cls, row: dict[str, Any], index: int) -> Self:
         """Read one row of the question table."""
         return cls(
             id=row["id"],

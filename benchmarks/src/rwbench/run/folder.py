@@ -83,17 +83,12 @@ def make_plan(spec: RunSpec, source: DataSource, out: Path) -> Plan:
                 f"{place} another gold or score than question {sample['id']} has; delete its line, and run again"
             )
     done = {sample["id"] for sample in samples if sample["error"] is None}
-    results = read_results(folder)
-    if results is not None and results["run_id"] != run_id:
-        results = None
-    if results is not None:
-        try:
+    results, finished = read_results(folder), None
+    if results and results["run_id"] == run_id and len(done) == len(asked) == results["n"]["scored"]:
+        with suppress(ValueError):
             check_follows(results, samples)
-        except ValueError:
-            results = None
-    if results is not None and not len(done) == len(asked) == results["n"]["scored"]:
-        results = None
-    return Plan(spec, folder, len(asked), len(done), results)
+            finished = results
+    return Plan(spec, folder, len(asked), len(done), finished)
 
 
 def finished_run(folder: Path) -> tuple[Results, list[Sample]]:

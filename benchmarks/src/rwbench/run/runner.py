@@ -4,7 +4,6 @@ Killing the process at any byte costs at most the question in flight: running th
 what is missing and ends with the same results.
 """
 
-import json
 import time
 from collections.abc import Collection, Iterator, Sequence
 from datetime import UTC, datetime
@@ -28,7 +27,7 @@ from ..score.samples import (
 )
 from ..score.scoring import score
 from ..score.summarise import summary
-from ..spec import RunSpec
+from ..spec import RunSpec, json_bytes
 from .data import DataSource, Question
 from .environment import environment
 from .folder import SPEC_FILE, check_follows, exclusive, make_plan
@@ -54,7 +53,7 @@ def run_spec(spec: RunSpec, source: DataSource, out: Path, progress: Progress | 
         if plan.results is not None:
             return plan.results
         if not (folder / SPEC_FILE).is_file():
-            write_whole(folder / SPEC_FILE, json.dumps(spec.to_dict(), indent=2) + "\n")
+            write_whole(folder / SPEC_FILE, json_bytes(spec.to_dict()))
         pools = pools_of(spec, source)
         method: Method = Method.from_dict(spec.method)
         name = f"{method.label}, {spec.representation.upper()}, {spec.pool_size:,} rules"

@@ -1,6 +1,5 @@
 """results.json: what a finished run says, as typed JSON objects that pydantic checks; reading and writing it."""
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -11,7 +10,7 @@ from ruleworld_data.scoring import SELECTIVE
 from typing_extensions import TypedDict
 
 from ..registry import Positive, Share
-from ..spec import RunSpec, in_words
+from ..spec import RunSpec, in_words, json_bytes
 from .packed import RESULTS as PACKED_RESULTS
 from .packed import SAMPLES as PACKED_SAMPLES
 from .packed import is_packed, packed_results, packed_samples
@@ -169,8 +168,7 @@ def check_results(value: Any) -> Results:
 
 def write_results(folder: Path, results: Results) -> None:
     """Write a run's results in one step."""
-    text = json.dumps(results, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(folder / FILE_NAME, text.encode())
+    write_whole(folder / FILE_NAME, json_bytes(results))
 
 
 def read_results(folder: Path) -> Results | None:

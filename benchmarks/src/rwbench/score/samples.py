@@ -1,12 +1,10 @@
 """samples.jsonl: one `Sample` per question, appended and flushed, safe to kill at any byte."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Annotated, Any, NotRequired
+from typing import IO, Annotated, Any, NotRequired, Self
 
 from pydantic import ConfigDict, Field, TypeAdapter, with_config
 from pydantic_core import from_json
@@ -161,7 +159,7 @@ class SampleLog:
         if sample["error"] is None:
             self.done.add(sample["id"])
 
-    def __enter__(self) -> SampleLog:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

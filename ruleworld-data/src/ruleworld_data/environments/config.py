@@ -1,12 +1,10 @@
 """What an environment is made of: worlds, how rules are reached, and what the reward counts. Plain JSON, hashable."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Self
 
 from ..questions.skeletons import shares_of
 from ..spec import (
@@ -171,7 +169,7 @@ class EnvConfig:
         return vars(self) | {"subtasks": list(self.subtasks), "reward": {**vars(self.reward)}}
 
     @classmethod
-    def from_dict(cls, values: object) -> EnvConfig:
+    def from_dict(cls, values: object) -> Self:
         """Read `to_dict`'s result, or some of its fields; `ValueError` for a wrong name or value."""
         return read_fields(cls, values, "option of the environment")
 

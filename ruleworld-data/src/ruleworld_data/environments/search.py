@@ -3,13 +3,11 @@
 Nothing that a model writes comes back to it: what a search returns are rules of the pool and fixed sentences.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -54,7 +52,7 @@ class Episode:
         self.searches, self.ended = 0, False
 
     @classmethod
-    def at(cls, config: EnvConfig, index: int) -> Episode:
+    def at(cls, config: EnvConfig, index: int) -> Self:
         """Return the episode of one instance of an environment."""
         return cls(instance(config, index).metadata)
 

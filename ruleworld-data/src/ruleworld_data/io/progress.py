@@ -1,8 +1,7 @@
 """Progress on stderr by tqdm: a bar in a terminal, a line every 30 seconds elsewhere."""
 
-from __future__ import annotations
-
 import sys
+from typing import Self
 
 from tqdm import tqdm
 
@@ -32,7 +31,7 @@ class Progress:
         )
         self.close = self._bar.close
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

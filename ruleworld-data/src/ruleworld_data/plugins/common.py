@@ -1,12 +1,10 @@
 """What the tools share: the options of a task, its questions as prompts with a pool of rules each, and the scores."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -64,7 +62,7 @@ class TaskOptions:
         check_count("pool_seed", self.pool_seed)
 
     @classmethod
-    def pick(cls, options: Mapping[str, Any]) -> TaskOptions:
+    def pick(cls, options: Mapping[str, Any]) -> Self:
         """Pick ours out of a tool's options; others are left alone, unless they are a slip of ours.
 
         Raises

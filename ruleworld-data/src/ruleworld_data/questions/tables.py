@@ -3,12 +3,10 @@
 Every drawn unit becomes a scene, and every scene a question, or a clause of one, with its proof.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -60,7 +58,7 @@ class Origin:
         """The number in the sub-task's name."""
         return size_of(self.subtask)
 
-    def part(self, name: str) -> Origin:
+    def part(self, name: str) -> Self:
         """Return the origin of one part of the table."""
         return replace(self, subtask=f"{self.subtask} {name}")
 

@@ -1,11 +1,9 @@
 """Dials: where a world departs from the paper's."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Self
 
 from .names import check_count, check_name, check_share
 
@@ -93,7 +91,7 @@ class Dials:
         return {name: value for name, value in values.items() if value != getattr(PAPER_POINT, name)}
 
     @classmethod
-    def parse(cls, text: str) -> Dials:
+    def parse(cls, text: str) -> Self:
         """Read `str` of dials, e.g. "hops=6,crowd=16,thresholds=true"; empty: the paper's point.
 
         Raises
@@ -117,7 +115,7 @@ class Dials:
                 ) from None
         return cls(**values)
 
-    def reaching(self, config: str) -> Dials:
+    def reaching(self, config: str) -> Self:
         """Return these dials, turned as far as a configuration needs where they leave it open.
 
         Examples
@@ -136,7 +134,7 @@ class Dials:
         return ",".join(f"{name}={json.dumps(value)}" for name, value in self.to_dict().items())
 
     @property
-    def structure(self) -> Dials:
+    def structure(self) -> Self:
         """These dials without those that change texts or add sub-tasks alone: what rules and questions depend on."""
         return replace(self, words=PAPER_POINT.words, compare=PAPER_POINT.compare)
 

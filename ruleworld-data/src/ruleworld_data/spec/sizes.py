@@ -1,8 +1,7 @@
 """Sizes: how many terms and rules a world has, and the named scales (the paper's two count tables)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from .dials import PAPER_POINT, Dials
 from .names import EXTRA_TYPES, SUBTASKS, check_count
@@ -161,7 +160,7 @@ class WorldSizes:
             counts = {name: count - left_out(count) for name, count in counts.items()}
         return counts | {name: count for name in EXTRA_TYPES if (count := getattr(self, name))}
 
-    def turned(self, dials: Dials) -> WorldSizes:
+    def turned(self, dials: Dials) -> Self:
         """Return the sizes of a world with these dials, each open rule type as dense as it was.
 
         In more than two levels every change has a consequence, or long chains would be rare. A small world gets more
@@ -245,7 +244,7 @@ class Scale:
         """Return the number of rules of the scale."""
         return sum(self.sizes.rule_counts(self.subset).values())
 
-    def turned(self, dials: Dials) -> Scale:
+    def turned(self, dials: Dials) -> Self:
         """Return the scale with these dials.
 
         A subset keeps as many rules of a kind or a state as it had, and all attribute changes in more than two levels.

@@ -1,10 +1,8 @@
 """One split of one world: what the tables of the benchmark depend on."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from .dials import PAPER_POINT, Dials, check_subtask
 from .names import (
@@ -86,7 +84,7 @@ class WorldSpec:
         return _turned(self.scale, self.dials)
 
     @property
-    def drawn(self) -> WorldSpec:
+    def drawn(self) -> Self:
         """The spec whose tables these are: all splits of ``full`` but train are those of ``paper``."""
         return replace(self, scale="paper") if self.scale == "full" and self.split != "train" else self
 

@@ -1,10 +1,8 @@
 """Rules by what triggers them."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -54,13 +52,13 @@ class RuleIndex:
             self._triggers.setdefault(self._names[target], []).append(self._names[trigger])
 
     @classmethod
-    def from_table(cls, table: pa.Table) -> RuleIndex:
+    def from_table(cls, table: pa.Table) -> Self:
         """Parse a rule table (or any pool of its rows) and index it."""
         return cls(parse_rule_table(table))
 
-    def only(self, ids: Collection[int]) -> RuleIndex:
+    def only(self, ids: Collection[int]) -> Self:
         """Return a view in which only some rules are in force; nothing is copied."""
-        view = RuleIndex.__new__(RuleIndex)
+        view = type(self).__new__(type(self))
         view.__dict__.update(self.__dict__)
         view._allowed = ids if isinstance(ids, set | frozenset) else frozenset(ids)
         return view

@@ -1,11 +1,9 @@
 """What verification found: named checks, and how they read."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from ..world import Ints
 
@@ -95,7 +93,7 @@ class Report:
         """True if no check failed."""
         return not any(check.failures for check in self.checks)
 
-    def merge(self, other: Report) -> None:
+    def merge(self, other: Self) -> None:
         """Add what another run of the same checks found."""
         for mine, check in zip(self.checks, other.checks, strict=True):
             mine.checked += check.checked

@@ -16,12 +16,10 @@ The constraints C1-C8 hold by construction, so nothing is ever generated and thr
 Hence C9: whatever other rules are in force, a question's answer is the one its gold rules give.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import EllipsisType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,11 +70,11 @@ class RuleBlock:
     def __getitem__(self, name: str) -> Ints:
         return self.columns[name]
 
-    def __add__(self, other: RuleBlock) -> RuleBlock:
+    def __add__(self, other: Self) -> "RuleBlock":
         columns = {name: np.concatenate([values, other[name]]) for name, values in self.columns.items()}
         return RuleBlock(self.type, np.concatenate([self.ids, other.ids]), columns)
 
-    def take(self, rows: Ints | slice | EllipsisType) -> RuleBlock:
+    def take(self, rows: Ints | slice | EllipsisType) -> "RuleBlock":
         """Return the block with only some rows."""
         return RuleBlock(self.type, self.ids[rows], {k: v[rows] for k, v in self.columns.items()})
 
@@ -98,7 +96,7 @@ class World:
     threshold_driven: Ints = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     reserves: int = 0  # one in so many of the rules that give counts is kept for the split `unseen`; 0: none
     # The rules of the same terms that are left out of this world; questions without an answer need one of them.
-    left_out: World | None = field(default=None)
+    left_out: Self | None = None
 
     def __repr__(self) -> str:
         """Return how many rules it has and how its dials stand, as a table."""
@@ -132,14 +130,14 @@ class World:
             return np.zeros(len(block), dtype=np.bool_)
         return keyed_integers(("unseen", self.seed), self.reserves, block.ids) == 0
 
-    def restrict(self) -> World:
+    def restrict(self) -> Self:
         """Return the same world with only the rules of its subset; their ids do not change."""
         blocks = {name: block.take(self.subset_rows.get(name, ...)) for name, block in self.blocks.items()}
         others = self.left_out and self.left_out.restrict()
         return replace(self, blocks=blocks, subset_rows={}, left_out=others)
 
     @cached_property
-    def whole(self) -> World:
+    def whole(self) -> Self:
         """The world with what is left out of it: in every block the rows of this world come first."""
         if self.left_out is None:
             return self
