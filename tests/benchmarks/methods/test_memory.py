@@ -13,7 +13,7 @@ from peft import PeftModel
 from rwbench.backends.local import Local
 from rwbench.methods import Method
 from rwbench.methods.memory import SRKI, Confidence, DynaRule, KBLaM
-from rwbench.models import reader
+from rwbench.models import adapter_folder, reader
 from rwbench.run.pools import pools_of
 from rwbench.run.runner import run_spec
 from rwbench.score.samples import read_samples
@@ -119,7 +119,7 @@ def test_a_memory_answers_no_request_and_gets_none(folder, run, monkeypatch, tmp
     method = make(DynaRule, folder)
     *_, before = run(method, "single_rule")
     shutil.rmtree(tmp_path / "runs")
-    tokenizer = reader.load_reader(str(folder), "dynarule", "nl").tokenizer
+    tokenizer = reader.load_reader(str(folder), adapter_folder(str(folder), "dynarule", "nl")).tokenizer
     request = tokenizer.decode([tokenizer(before[0]["output"])["input_ids"][0]])
     monkeypatch.setattr(Local, "template", dataclasses.replace(method.model.template, request=request))
     mark = min({*filter(str.isalpha, filter(str.isascii, tokenizer.get_vocab()))} - {request})

@@ -52,7 +52,7 @@ def test_a_world_without_chains_of_three_is_exported(tmp_path):
 
 
 def test_nothing_is_overwritten_and_nothing_half_written(built, exported, tmp_path):
-    with pytest.raises(ValueError, match="not an empty folder"):
+    with pytest.raises(FileExistsError, match="exists already; choose a new folder"):
         export(built, exported)
     (tmp_path / "out").mkdir()
     (tmp_path / ".out.tmp").write_text("a neighbour")

@@ -144,7 +144,7 @@ class Memory(Method):
                 f"the {name} adapter of model {self.model.model!r} is not the one that the run was made for; put "
                 "the old files back, or start a new run"
             )
-        return load_reader(self.model.model, name, representation, self.model.dtype)
+        return load_reader(self.model.model, folder, self.model.dtype)
 
     def answer(self, batch: Batch, top_k: int) -> Iterable[Output]:
         """Return the answers of a batch."""

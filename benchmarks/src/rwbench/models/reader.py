@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 from dynarule.bank import EmbeddingCache
@@ -26,7 +27,7 @@ from ..backends.local import load_fresh
 from ..backends.rows import NoRequest
 from ..cache import cache_root
 from ..run.data import Ids, RuleTable
-from . import adapter_folder, base_folder, step_mark
+from . import base_folder, step_mark
 
 
 @dataclass(frozen=True)
@@ -102,11 +103,8 @@ class RuleReader:
 
 
 @lru_cache(maxsize=1)
-def load_reader(name: str, method: str, representation: str, dtype: str = "") -> RuleReader:
-    """Load a model with its adapter of a method; a FileNotFoundError or ValueError if it is missing or does not fit."""
-    folder = adapter_folder(name, method, representation)
-    if folder is None:
-        raise FileNotFoundError(f"model {name!r} has no adapter of {method}; train one with: dynarule train")
+def load_reader(name: str, folder: Path, dtype: str = "") -> RuleReader:
+    """Load a model with an adapter of a folder; a ValueError if it does not fit."""
     # A model of its own: the adapter becomes a part of it.
     own = (folder / "tokenizer_config.json").is_file()
     model, tokenizer = load_fresh(base_folder(name), folder if own else None, dtype)

@@ -17,14 +17,10 @@ from .tables import headline
 
 
 def render_page(results: Sequence[Results], title: str, command: str, skipped: Sequence[str] = ()) -> str:
-    """Return the page as one HTML string with no outside resource; a ValueError if there are no results.
+    """Return the page of some results as one HTML string with no outside resource.
 
     ``command`` makes these numbers again; ``skipped`` says what did not run here, and what to type to have it run.
     """
-    if not results:
-        raise ValueError(
-            "there are no results to report; run a recipe first, for example `rwbench run smoke`"
-        )
     page = template_environment().get_template("report.html.j2")
     return page.render(
         title=title,

@@ -92,14 +92,10 @@ def _first_fault(text: str, step: str, rule: Mapping[str, Any]) -> str | None:
 
 def _effect(step: str, rule: Mapping[str, Any]) -> tuple[int, bool]:
     """Return the amount of a rule's change in a gold step, and whether another verb than the rule's triggers it."""
-    for trigger, _, symbol, amount in _EFFECT.findall(step):
-        if term(symbol) == rule["attribute"]:
-            if rule["type"] != "attrchange2attr":
-                return int(amount), False
-            return int(amount), trigger.lower() != rule["premise_fol"].partition("_")[0].lower()
-    raise ValueError(
-        f"the gold step {step!r} has no change of {rule['attribute']!r}; the rule is of another step"
-    )
+    changes = {term(symbol): (amount, trigger) for trigger, _, symbol, amount in _EFFECT.findall(step)}
+    amount, trigger = changes[rule["attribute"]]
+    verb = rule["premise_fol"].partition("_")[0]
+    return int(amount), rule["type"] == "attrchange2attr" and trigger.lower() != verb.lower()
 
 
 def _steps_text(output: str, part: int | None, num_steps: int) -> str:

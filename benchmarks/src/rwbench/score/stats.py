@@ -68,14 +68,12 @@ def grouped_estimates(
     sets: Mapping[str, Collection[str]] | None = None,
     draws: int = DRAWS,
 ) -> Metric:
-    """Return means with 95 % intervals; groups weigh the same, whatever their size. A ValueError without a question.
+    """Return means with 95 % intervals; groups weigh the same, whatever their size.
 
     ``values`` (N,) has a score in [0, 1] per question, ``groups`` and ``clusters`` its sub-task and cluster. ``sets``
     are sets of groups; one of whose groups no question is asked is left out. The ``draws`` of the bootstrap are always
     the same ones for the same clusters.
     """
-    if not len(values):
-        raise ValueError("no scored question: nothing to average")
     group_of, group_names = codes(groups)
     cluster_of, _ = codes(clusters)
     means = group_means(values, group_of, cluster_of, draws)
@@ -108,13 +106,8 @@ def paired_difference(
 ) -> Difference:
     """Compare two methods on the same questions, whose scores (N,) stand in the same order.
 
-    ``draws`` are bootstrap draws, and sign patterns where there are too many to try all. A ValueError if there is no
-    question or the two have different lengths.
+    ``draws`` are bootstrap draws, and sign patterns where there are too many to try all.
     """
-    if len(first) != len(second) or not len(first):
-        raise ValueError(
-            f"a paired comparison needs the same questions, at least one; got {len(first)} and {len(second)} scores"
-        )
     difference = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
     group_of, group_names = codes(groups)
     cluster_of, cluster_names = codes(clusters)
@@ -149,10 +142,7 @@ def fold_interval(fold_values: Sequence[float]) -> tuple[float, float]:
     """Return (standard deviation, half width of the 95 % t interval) over folds, as the paper reports seeds."""
     from scipy.stats import t
 
-    n = len(fold_values)
-    if n < 2:
-        raise ValueError(f"a t interval needs at least two folds, got {n}")
-    deviation = float(np.std(fold_values, ddof=1))
+    n, deviation = len(fold_values), float(np.std(fold_values, ddof=1))
     return deviation, float(t.ppf(0.5 + LEVEL / 2, n - 1)) * deviation / math.sqrt(n)
 
 

@@ -48,13 +48,11 @@ def export(folder: str | Path, out: str | Path, repo: str = "OWNER/NAME") -> lis
 
     Raises
     ------
-    FileNotFoundError, ValueError
+    FileNotFoundError, FileExistsError, ValueError
         If the build is not one or damaged, or ``out`` is not empty.
     """
     folder, out = Path(folder), Path(out).resolve()
     manifest = read_build(folder)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"--out {out} is not an empty folder; choose a new one")
     with whole_folder(out) as work:
         for shard in manifest["shards"]:
             (work / shard["path"]).parent.mkdir(parents=True, exist_ok=True)

@@ -102,17 +102,5 @@ def plan(spec: WorldSpec) -> list[Shard]:
 
 
 def read_shard(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a shard.
-
-    Raises
-    ------
-    ValueError
-        If it is missing or damaged.
-    """
-    try:
-        return pq.ParquetFile(path).read(columns=columns)
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"cannot read shard {path} ({reason}); run ruleworld build on the folder again: it makes what is damaged"
-        ) from None
+    """Read a shard, whole or some columns, of a build that `read_build` has checked."""
+    return pq.ParquetFile(path).read(columns=columns)

@@ -59,7 +59,7 @@ def build_stats(folder: str | Path) -> BuildStats:
     Raises
     ------
     FileNotFoundError, ValueError
-        If the folder is no complete build, or a shard cannot be read.
+        If the folder is no complete build, or a shard was changed.
     """
     folder = Path(folder)
     manifest = read_build(folder)

@@ -6,7 +6,7 @@ parser with `executor` and nothing else.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from graphlib import CycleError, TopologicalSorter
+from graphlib import TopologicalSorter
 from importlib import resources
 from typing import Any
 
@@ -38,7 +38,7 @@ _RULE_COLUMNS = {
 class AspSolver:
     """Answers scopes with clingo; an ImportError says how to install it.
 
-    A ValueError if attribute changes are circular: the program would not end.
+    Attribute changes must not be circular (C3), or the program would not end.
     """
 
     def __init__(self, base: RuleBase) -> None:
@@ -49,10 +49,7 @@ class AspSolver:
         """What changes an attribute, and by how much for each unit of its own change."""
         for target, trigger, amount in changes.clip(lower=1).reset_index().to_numpy().tolist():
             self._causes[target][trigger] = amount
-        try:
-            self._growth = _growth(self._causes)
-        except CycleError:
-            raise ValueError("attribute changes are circular; clingo would not end (see check C3)") from None
+        self._growth = _growth(self._causes)
         routes = [TYPE_CODE[name] for name in ("action2env", "action2state", "env2state", "count2state")]
         self._routes = np.isin(base["type"], routes)
         self._counted = base.of_type("count2state")["premise"].unique().tolist()
@@ -63,14 +60,12 @@ class AspSolver:
         """Answer scopes, facts and query as shipped, in one program: every value of a query, one for a sound question.
 
         ``pools`` has rows of the rules that may be used, one entry for all scopes or one per scope; all rules by
-        default. A ValueError if a text does not parse, a row is -1 or a number could exceed clingo's 32 bits.
+        default. A ValueError if a text does not parse or a number could exceed clingo's 32 bits.
         """
         if not scopes:
             return []
         pools = [np.arange(len(self.base))] if pools is None else pools
         rows = np.concatenate(pools)
-        if (rows < 0).any():
-            raise ValueError("a pool names a rule that is not in the rule base")
         rules = self.base.rules.iloc[rows].assign(
             pool=np.repeat(range(len(pools)), [len(own) for own in pools])
         )

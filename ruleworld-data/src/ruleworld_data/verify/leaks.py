@@ -109,7 +109,7 @@ def _subtasks(folder: Path) -> tuple[str, ...]:
 
 
 def _questions(folder: Path, subtask: str, split: str, most: int) -> Questions:
-    """Return the parts of the first questions of a split; `ValueError` if a shard cannot be read."""
+    """Return the parts of the first questions of a split."""
     rows: list[dict[str, Any]] = []
     for shard in read_manifest(folder)["shards"]:
         if (shard["config"], shard["split"]) == (subtask, split) and len(rows) < most:
