@@ -8,8 +8,8 @@ import pytest
 from rwbench.methods import Output
 from rwbench.methods.retrieve import Retrieve
 from rwbench.recipes import Options
-from rwbench.report.mistakes import error_counts
 from rwbench.report.page import render_page
+from rwbench.report.rows import mistakes
 from rwbench.report.setting import settings
 from rwbench.report.tables import headline, interval, markdown_table, percent, terminal_table
 from rwbench.retrievers.bm25 import BM25
@@ -120,7 +120,7 @@ def test_a_page_and_a_trace_of_books(book_run):
     folder, run = book_run
     page = render_page([run], "books", "rwbench run rulebooks")
     assert "90 questions on 3 rule books" in page and "scale paper" not in page
-    assert error_counts([run], folder) == {}  # their rules have no logic to compare an answer with
+    assert mistakes(run, folder) == {}  # their rules have no logic to compare an answer with
     words = ["trace", str(folder), "--method", "retrieve", "--question", "library-01"]
     traced = rwbench(*words, code=0)
     first = BookSource().questions("library", "test")[0].gold[0]

@@ -9,7 +9,7 @@ from ruleworld_data.spec import SUBTASKS, Dials, subtasks_of
 from rwbench.methods.retrieve import Retrieve
 from rwbench.methods.solver import Solver
 from rwbench.recipes import Options
-from rwbench.report.mistakes import error_counts
+from rwbench.report.rows import mistakes
 from rwbench.report.setting import Setting
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import source_of
@@ -45,7 +45,7 @@ def test_a_world_made_with_dials_is_run_and_made_again_from_the_spec(tmp_path):
     assert 0 < found["metrics"]["recall@1"]["macro"]["value"] < 1
     check_results(json.loads(json.dumps(found)))
     assert "dials hops=6,parts=5,crowd=12,thresholds=true" in Setting((found,)).title()
-    assert error_counts([solved], tmp_path) == {solved["run_id"]: {"correct": 15}}
+    assert mistakes(solved, tmp_path) == {"correct": "15"}
     with pytest.raises(ValueError, match=r"asks for dials=None, this source has 'hops=6,.*'"):
         pools_of(Options(DataSource("tiny", version="1.1")).spec(Solver(), "fol", 200, "question"), source)
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -197,11 +197,20 @@ def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int, ray: str) -
 
 
 def _show_plans(plans: Sequence[Plan], source: DataSource, skipped: list[str], as_json: bool) -> None:
-    from ..run.session import plan_row
+    from ..methods import Method
+    from ..run.pools import pools_of
 
-    looked = [plan_row(plan, source) for plan in plans]
-    rows, left = [row for row, _ in looked], sum(plan.left for plan in plans)
-    first = next((prompt for _, prompt in looked if prompt is not None), None)
+    rows, first, left = list[dict[str, Any]](), None, sum(plan.left for plan in plans)
+    for plan in plans:  # the first prompt, without asking or searching; none of a run that asks no model
+        spec, method = plan.spec, Method.from_dict(plan.spec.method)
+        pool = pools_of(spec, source)[0]
+        prompt, excess = method.first_prompt(pool, pool.questions[0], spec.top_k)
+        first = first or prompt
+        row = {
+            name: getattr(spec, name) for name in "run_id method representation pool_size pool_scope".split()
+        }
+        row |= {name: getattr(plan, name) for name in ("scheduled", "done", "state")}
+        rows.append(row | {"label": method.label, "folder": str(plan.folder), "excess_tokens": excess})
     if as_json:
         told = {"runs": rows, "skipped": skipped, "samples_left": left, "first_prompt": first}
         typer.echo(json.dumps(told))

@@ -1,13 +1,18 @@
 """A row per run: its scores, its recall by step of the proof, where its attention lies, its mistakes and its cost."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import product
+from pathlib import Path
 
 import pandas as pd
 from ruleworld_data.scoring import SELECTIVE
 
-from ..score.results import Results
+from ..run.books import source_of
+from ..score.errors import ERROR_CLASSES, diagnose
+from ..score.results import Results, find_samples
 from ..score.scoring import ANSWER_METRICS, RECALLS
+from ..spec import RunSpec
 from .setting import ANSWERS, MAIN_METRIC, Setting, macro
 from .tables import MISSING, estimates, interval, percent
 
@@ -59,10 +64,23 @@ def attention(run: Results) -> Cells:
     }
 
 
-def mistakes(run: Results, errors: Mapping[str, Mapping[str, int]]) -> Cells:
-    """Return how many answers went wrong in which way (`mistakes.error_counts`), and `outcomes`."""
-    counts = {name.replace("_", " "): f"{n:,}" for name, n in errors.get(run["run_id"], {}).items()}
-    return {**counts, **outcomes(run)}
+def mistakes(run: Results, folder: Path) -> Cells:
+    """Return how many answers of a run in a folder went wrong in which way (`score.errors`), and `outcomes`.
+
+    Of runs on rule books these alone: their rules have no logic to compare an answer with.
+    """
+    spec, samples = RunSpec.from_dict(run["spec"]), find_samples(folder, run["run_id"])
+    if samples is None or spec.on_books:
+        return outcomes(run)
+    source, split = source_of(spec), spec.split
+    subtasks = {sample["subtask"] for sample in samples}
+    steps = {q.id: q.row["steps"] for name in subtasks for q in source.questions(name, split)}
+    gold = sorted({rule for sample in samples for step in sample["gold_rules"] for rule in step})
+    rules = {row["id"]: row for row in source.rules(split).take(gold).to_pylist()}
+    found = [diagnose(sample, steps[sample["id"]], rules) for sample in samples if sample["id"] in steps]
+    counts = Counter(diagnosis.error for diagnosis in found if diagnosis)
+    named = {name.replace("_", " "): f"{counts[name]:,}" for name in ERROR_CLASSES if counts[name]}
+    return {**named, **outcomes(run)}
 
 
 def outcomes(run: Results) -> Cells:

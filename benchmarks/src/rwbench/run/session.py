@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from concurrent.futures import as_completed
-from typing import Any
 
 from ruleworld_data.io import Progress, worker_pool
 from ruleworld_data.spec import check_name
@@ -13,7 +12,6 @@ from ..score.results import Results
 from ..spec import RunSpec
 from .data import DataSource
 from .folder import Plan
-from .pools import pools_of
 from .runner import run_spec
 
 
@@ -37,21 +35,6 @@ def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
         else:
             notes[f"{method.label} (needs: {need})"] = None
     return ready, list(notes)
-
-
-def plan_row(plan: Plan, source: DataSource) -> tuple[dict[str, Any], str | None]:
-    """Return as JSON values which run a plan is of, how far it is, and by how many tokens its first prompt is too long.
-
-    The prompt comes with it, without asking or searching; None if the run asks no model.
-    """
-    spec = plan.spec
-    method: Method = Method.from_dict(spec.method)
-    pool = pools_of(spec, source)[0]
-    prompt, excess = method.first_prompt(pool, pool.questions[0], spec.top_k)
-    row = {name: getattr(spec, name) for name in "run_id method representation pool_size pool_scope".split()}
-    row |= {name: getattr(plan, name) for name in ("scheduled", "done", "state")}
-    row |= {"label": method.label, "folder": str(plan.folder), "excess_tokens": excess}
-    return row, prompt
 
 
 def run_all(plans: Sequence[Plan], source: DataSource, jobs: int, progress: Progress) -> list[Results]:

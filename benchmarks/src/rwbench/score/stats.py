@@ -102,12 +102,8 @@ def paired_difference(
     second: Floats,
     groups: Sequence[Hashable],
     clusters: Sequence[Hashable],
-    draws: int = DRAWS,
 ) -> Difference:
-    """Compare two methods on the same questions, whose scores (N,) stand in the same order.
-
-    ``draws`` are bootstrap draws, and sign patterns where there are too many to try all.
-    """
+    """Compare two methods on the same questions, whose scores (N,) stand in the same order."""
     difference = np.asarray(second, dtype=np.float64) - np.asarray(first, dtype=np.float64)
     group_of, group_names = codes(groups)
     cluster_of, cluster_names = codes(clusters)
@@ -116,12 +112,12 @@ def paired_difference(
     parts = np.bincount(cluster_of, weights=difference * weight).astype(np.float64)
     low = high = float(difference[0])
     if difference.min() != difference.max():
-        low, high = interval(row_means(group_means(difference, group_of, cluster_of, draws)))
+        low, high = interval(row_means(group_means(difference, group_of, cluster_of, DRAWS)))
     return Difference(
         value=float(parts.sum()),
         ci_low=low,
         ci_high=high,
-        p_value=_sign_flip(parts, draws),
+        p_value=_sign_flip(parts),
         n=len(difference),
         clusters=len(cluster_names),
         better=int((difference > 0).sum()),
@@ -233,7 +229,7 @@ def _estimate(values: Floats, point: float, draws: Floats, num_clusters: int) ->
     }
 
 
-def _sign_flip(parts: Floats, draws: int) -> float:
+def _sign_flip(parts: Floats) -> float:
     """Return the share of sign patterns with an effect at least as large as the one seen."""
     moving = parts[parts != 0]
     if not len(moving):
@@ -243,7 +239,7 @@ def _sign_flip(parts: Floats, draws: int) -> float:
     if len(moving) <= EXACT_CLUSTERS:
         patterns = np.arange(2 ** len(moving))[:, None] >> np.arange(len(moving)) & 1
         return float((np.abs((2 * patterns - 1) @ moving) >= seen).mean())
-    signs = Stream("rwbench", "sign-flip", len(moving)).integers(2, draws * len(moving))
-    flipped = np.abs((2.0 * signs.reshape(draws, len(moving)) - 1.0) @ moving)
+    signs = Stream("rwbench", "sign-flip", len(moving)).integers(2, DRAWS * len(moving))
+    flipped = np.abs((2.0 * signs.reshape(DRAWS, len(moving)) - 1.0) @ moving)
     # The pattern that was seen is one of them, so that no p value is zero.
-    return float(((flipped >= seen).sum() + 1) / (draws + 1))
+    return float(((flipped >= seen).sum() + 1) / (DRAWS + 1))

@@ -15,7 +15,6 @@ from ruleworld_data.spec import check_name
 from ...score.results import Results
 from ...score.stats import fold_interval
 from .. import rows
-from ..mistakes import error_counts
 from ..setting import Setting, settings
 from ..tables import MISSING, estimates, percent
 
@@ -57,7 +56,7 @@ def beside_paper(results: Sequence[Results], name: str, folder: Path | None = No
         shown = [run for run in first if run["method"]["key"] in methods]
         shown = [run for run in shown if run["spec"]["pool_size"] <= most_rules]
         if name == "cases":
-            cells = partial(cells, errors=error_counts(shown, folder) if folder else {})
+            cells = partial(cells, folder=folder)
         found = [
             Beside(f"{title}; {setting.title()}.", rows.run_table(setting, cells))
             for setting in settings(shown)
