@@ -42,7 +42,7 @@ def test_no_two_things_share_a_name():
         names += Counter(
             getattr(forms.verb(i, form), part) for i in range(len(words.actions)) for form in one
         )
-        for sign, verbs in enumerate((words.minus, words.plus)):
+        for sign, verbs in enumerate(words.change_verbs.values()):
             names += Counter(
                 getattr(forms.change(sign, i, form), part) for i in range(len(verbs)) for form in one
             )

@@ -59,6 +59,6 @@ class Draws:
         return {"operator": operator, "amount": amount + 1, "verb": self._verb(name, operator, *key)}
 
     def _verb(self, name: str, operator: Ints, *key: Ints) -> Ints:
-        lexicon = len(load_vocabulary().minus), len(load_vocabulary().plus)
+        lexicon = [len(verbs) for verbs in load_vocabulary().change_verbs.values()]
         both = [keyed_integers(self._key("verb", name, sign), lexicon[sign], *key) for sign in (MINUS, PLUS)]
         return np.where(operator == MINUS, both[MINUS], both[PLUS])

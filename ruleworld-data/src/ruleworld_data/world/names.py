@@ -39,7 +39,7 @@ class Names:
         usual = {kind: [known[kind][i] for i in self.terms[kind].tolist()] for kind in known}
         self.entity, self.attribute, self.action, self.environment, self.state = usual.values()
         self.symbols = {kind: [*map(symbol, own)] for kind, own in usual.items()}
-        self.lexicon = (words.minus, words.plus)
+        self.lexicon = tuple(words.change_verbs.values())
         self.changes = tuple([symbol(verb.base) for verb in verbs] for verbs in self.lexicon)
         self.halves: dict[Any, dict[tuple[int, ...], tuple[str, str]]] = {}
 
@@ -86,7 +86,10 @@ class Names:
 
     def enter(self, environment: int, form: int = 0) -> Verb:
         """Return the forms of ``"step onto the bridge"``."""
-        return load_vocabulary().entering(self.place(environment, form))
+        place = self.place(environment, form)
+        base, *rest = place.goal.split(" ")
+        tail = " ".join([*rest, place.article, place.name])
+        return Verb(*(f"{verb} {tail}" for verb in vars(load_vocabulary().goal_verbs[base]).values()))
 
     def event(self, operator: int, verb: int, attribute: int, amount: int, who: str) -> str:
         """``"Lose_Strong_fin(A, 1)"``."""
@@ -121,7 +124,7 @@ def _load_variants() -> dict[str, Any]:
     return {
         **{kind: tuple([*several[half].values()] for half in halves) for kind, halves in pairs.items()},
         "action": [[verb, *verbs[verb.base]] for verb in words.actions],
-        "change": [[[verb, *verbs[verb.base]] for verb in change] for change in (words.minus, words.plus)],
+        "change": [[[verb, *verbs[verb.base]] for verb in change] for change in words.change_verbs.values()],
         "environment": [[place, *places[place.name]] for place in words.environments],
     }
 
@@ -147,7 +150,7 @@ def names_of(kind: str) -> dict[str, str]:
         "state": (words.states, names.mood),
         "place": (names.environment, lambda i, form: names.place(i, form).name),
         "attribute": (words.attributes, lambda i, form: names.counted(i, form)[0]),
-        "plural": (words.attribute_plurals, lambda i, form: names.counted(i, form)[1]),
+        "plural": ([*words.plural_of.values()], lambda i, form: names.counted(i, form)[1]),
     }
     terms, name = tables[kind]
     several = range(FORMS if kind == "place" else FORMS * FORMS)

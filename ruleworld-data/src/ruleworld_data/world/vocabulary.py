@@ -7,7 +7,7 @@ index of a term is ``adjective * len(nouns) + noun``.
 """
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from importlib import resources
 
 import numpy as np
@@ -42,32 +42,17 @@ class Vocabulary:
 
     entities: tuple[str, ...]  # 960 kinds of creature, "tiny cat"
     attributes: tuple[str, ...]  # 4,096 countable things a creature can have, "strong horn"
-    attribute_plurals: tuple[str, ...]
+    plural_of: dict[str, str]  # of each attribute
     actions: tuple[Verb, ...]  # 100 transitive verbs
     environments: tuple[Place, ...]  # 100 places
     states: tuple[str, ...]  # 1,664 of them, "deeply hungry"
-    minus: tuple[Verb, ...]  # the closed lexicon of verbs that take away
-    plus: tuple[Verb, ...]  # and of those that add
+    change_verbs: dict[
+        str, tuple[Verb, ...]
+    ]  # by operator, the closed lexicon of verbs that take away or add
     goal_verbs: dict[str, Verb]  # the verbs of `Place.goal` by base form
     # Rows (kind, left, right) of word pairs that a reader could link without any rule. Kinds: env_state (a word of a
     # place name, a state adjective), action_state (a verb, a state adjective) and action_env (a verb, a place name).
     denied: tuple[tuple[str, str, str], ...]
-
-    @cached_property
-    def plural_of(self) -> dict[str, str]:
-        """Plural of each attribute."""
-        return dict(zip(self.attributes, self.attribute_plurals, strict=True))
-
-    @property
-    def change_verbs(self) -> dict[str, tuple[Verb, ...]]:
-        """Change verbs by operator."""
-        return dict(zip(OPERATORS, (self.minus, self.plus), strict=True))
-
-    def entering(self, place: Place) -> Verb:
-        """Return how one gets to a place, in five forms: "step onto the bridge", "steps onto the bridge", ..."""
-        base, *rest = place.goal.split(" ")
-        tail = " ".join([*rest, place.article, place.name])
-        return Verb(*(f"{form} {tail}" for form in vars(self.goal_verbs[base]).values()))
 
 
 def with_object(form: str, who: str) -> str:
@@ -108,16 +93,17 @@ def load_vocabulary() -> Vocabulary:
 
     adjectives, nouns = words("attribute_adjectives.txt"), read_rows("attribute_nouns.tsv")
     change = read_rows("change_verbs.tsv")
-    minus, plus = (tuple(Verb(*forms) for sign, *forms in change if sign == name) for name in OPERATORS)
+    attributes, plurals = (product(adjectives, [*column]) for column in zip(*nouns, strict=True))
     return Vocabulary(
         entities=product(words("entity_adjectives.txt"), words("entity_nouns.txt")),
-        attributes=product(adjectives, [singular for singular, _ in nouns]),
-        attribute_plurals=product(adjectives, [plural for _, plural in nouns]),
+        attributes=attributes,
+        plural_of=dict(zip(attributes, plurals, strict=True)),
         actions=tuple(Verb(*forms) for forms in read_rows("actions.tsv")),
         environments=tuple(Place(*cells) for cells in read_rows("environments.tsv")),
         states=product(words("state_adverbs.txt"), words("state_adjectives.txt")),
-        minus=minus,
-        plus=plus,
+        change_verbs={
+            sign: tuple(Verb(*forms) for own, *forms in change if own == sign) for sign in OPERATORS
+        },
         goal_verbs={forms[0]: Verb(*forms) for forms in read_rows("goal_verbs.tsv")},
         denied=tuple((kind, left, right) for kind, left, right in read_rows("denied.tsv")),
     )
