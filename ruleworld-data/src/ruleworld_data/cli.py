@@ -147,12 +147,15 @@ def show(
 
     Example: ruleworld show multi_hop_3 --n 2
     """
-    from .show import head_text, row_text, rows_with_rules
+    from .generate import world_of
+    from .show import row_text, rows_with_rules
 
     split = split or ("train" if config == "rules" else "test")
     spec = _spec(scale, split, seed, data_version, dials, config)
     rows = rows_with_rules(config, spec, start, n)
-    text = "\n\n".join([head_text(spec), *(row_text(row, form) for row in rows)])
+    turned = f", {spec.dials}" if str(spec.dials) else ""
+    head = f"RuleWorld {spec.version}, world {world_of(spec).world_id}, scale {spec.scale}{turned}"
+    text = "\n\n".join([head, *(row_text(row, form) for row in rows)])
     _print({"config": config, "rows": rows}, None if as_json else text)
 
 
@@ -163,10 +166,13 @@ def stats(folder: BuildFolder, as_json: Json = False) -> None:
     Example: ruleworld stats data
     """
     from .io import build_stats
-    from .show import stats_text
 
     counted = build_stats(folder)
-    _print(counted.to_dict(), None if as_json else stats_text(counted))
+    built = counted.built
+    turned = "".join(f", {name} {value}" for name, value in built["dials"].items())
+    where = f"scale {built['scale']}, seed {built['seed']}{turned}, {built['bytes'] / 1e6:.1f} MB"
+    text = "\n\n".join([f"RuleWorld {built['generator_version']}, {where}", *counted.texts().values()])
+    _print(counted.to_dict(), None if as_json else text)
 
 
 @app.command()

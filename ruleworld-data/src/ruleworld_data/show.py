@@ -1,20 +1,15 @@
-"""Questions, rules and counts as a person reads them."""
-
-from __future__ import annotations
+"""Questions, rules and tables as a person reads them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .generate import table, world_of
+from .generate import table
 from .questions import training_text
 from .spec import FORMS, WorldSpec, check_name
-
-if TYPE_CHECKING:
-    from .io import BuildStats
 
 
 def rows_with_rules(config: str, spec: WorldSpec, start: int, n: int) -> list[dict[str, Any]]:
@@ -51,21 +46,6 @@ def row_text(row: dict[str, Any], form: str | None = None) -> str:
     lines += ["", "Proof"]
     lines += [f"  {line}" for line in training_text(row, form or "nl", None).split("\n")]
     return "\n".join(lines)
-
-
-def head_text(spec: WorldSpec) -> str:
-    """Return a line that names a world: version, id, scale, and the dials that are turned."""
-    dials = f", {spec.dials}" if str(spec.dials) else ""
-    return f"RuleWorld {spec.version}, world {world_of(spec).world_id}, scale {spec.scale}{dials}"
-
-
-def stats_text(stats: BuildStats) -> str:
-    """Return what a build holds."""
-    built = stats.built
-    turned = "".join(f", {name} {value}" for name, value in built["dials"].items())
-    where = f"scale {built['scale']}, seed {built['seed']}{turned}"
-    head = f"RuleWorld {built['generator_version']}, {where}, {built['bytes'] / 1e6:.1f} MB"
-    return "\n\n".join([head, *stats.texts().values()])
 
 
 def table_text(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -1,6 +1,5 @@
 """Where a local model runs, and in which numbers."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +7,6 @@ DEVICE = "_RWBENCH_DEVICE"
 """Variable of the environment that says where models run; where nothing does, on the accelerator there is."""
 SMALL = 1 << 31
 """Bytes of weights up to which a model runs in float32 everywhere."""
-
-
-def chosen_device() -> str:
-    """Return the device that the user chose, else the accelerator where there is one."""
-    import torch
-
-    return os.environ.get(DEVICE) or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def usual_dtype(folder: Path, gpu: bool) -> Any:

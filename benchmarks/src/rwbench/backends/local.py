@@ -27,7 +27,7 @@ from ..models import base_folder, fingerprint, model_template
 from ..registry import Positive
 from ..spec import DATA_VERSION
 from . import Backend, Completion, Decoding, Finish, check_template, component, cut
-from .device import chosen_device, placed, usual_dtype
+from .device import DEVICE, placed, usual_dtype
 from .kept import KeptStates, release_memory
 from .rows import NoRequest, Row, as_written, encoded, marked, parts_of
 
@@ -257,13 +257,14 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None, dtype: str = 
     there as it does on a CPU.
     """
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
     from transformers.utils import logging
 
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", category=FutureWarning)  # of transformers to PEFT
     tokenizer = copy.deepcopy(load_tokenizer(tokenizer_folder or folder))  # an adapter adds a token
-    device = chosen_device()
+    device = os.environ.get(DEVICE) or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = dtype or usual_dtype(folder, device != "cpu")
     options: dict[str, Any] = {"dtype": dtype, "output_loading_info": True}
     with _mistakes_named(folder):

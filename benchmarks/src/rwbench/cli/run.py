@@ -95,7 +95,7 @@ def run(
     from ..recipes import Options, parse_sizes, recipes
     from ..run.data import DataSource
     from ..run.folder import make_plan
-    from ..run.session import of_methods, usable
+    from ..run.session import usable
     from ..spec import REPRESENTATIONS, usual_version
 
     made = recipes.get(recipe)
@@ -120,7 +120,10 @@ def run(
         raise ValueError("--endpoint needs the name of a model there; add --model NAME")
     forms = (form,) if form else REPRESENTATIONS
     options = Options(source, split, limit, tuple(models), encoder, parse_sizes(sizes), forms)
-    specs, skipped = usable(of_methods(made(options), method or []))
+    specs = made(options)
+    there = sorted({str(spec.method["name"]) for spec in specs})
+    names = [check_name("method of this recipe", name, there) for name in method or there]
+    specs, skipped = usable([spec for spec in specs if spec.method["name"] in names])
     plans = [make_plan(spec, source, out) for spec in specs]
     for note in skipped:
         typer.echo(f"not run here: {note}", err=True)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from concurrent.futures import as_completed
 
 from ruleworld_data.io import Progress, worker_pool
-from ruleworld_data.spec import check_name
 
 from ..methods import Method
 from ..score.results import Results
@@ -13,14 +12,6 @@ from ..spec import RunSpec
 from .data import DataSource
 from .folder import Plan
 from .runner import run_spec
-
-
-def of_methods(specs: Sequence[RunSpec], names: Sequence[str]) -> list[RunSpec]:
-    """Return the runs of some methods; all of them where none is named."""
-    there = sorted({str(spec.method["name"]) for spec in specs})
-    for name in names:
-        check_name("method of this recipe", name, there)
-    return [spec for spec in specs if spec.method["name"] in (names or there)]
 
 
 def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:

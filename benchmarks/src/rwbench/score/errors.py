@@ -94,8 +94,9 @@ def _effect(step: str, rule: Mapping[str, Any]) -> tuple[int, bool]:
     """Return the amount of a rule's change in a gold step, and whether another verb than the rule's triggers it."""
     changes = {term(symbol): (amount, trigger) for trigger, _, symbol, amount in _EFFECT.findall(step)}
     amount, trigger = changes[rule["attribute"]]
-    verb = rule["premise_fol"].partition("_")[0]
-    return int(amount), rule["type"] == "attrchange2attr" and trigger.lower() != verb.lower()
+    if rule["type"] != "attrchange2attr":
+        return int(amount), False
+    return int(amount), trigger.lower() != rule["premise_fol"].partition("_")[0].lower()
 
 
 def _steps_text(output: str, part: int | None, num_steps: int) -> str:
