@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..spec import PAPER_POINT, Dials, WorldSizes, check_seed
 from .arrays import MAX_COUNT, MAX_CUT, MIN_COUNT, MIN_CUT, PLUS, RuleBlock, World
-from .exceptions import Excepting
+from .draws import Draws
 from .gaps import leave_out
 from .streams import Ints, Stream, keyed_integers
 from .vocabulary import denied_pairs, load_vocabulary
@@ -36,7 +36,7 @@ def build_world(
     return leave_out(drawing.world(), drawing._key()) if dials.unknown else drawing.world()
 
 
-class _Drawing(Excepting):
+class _Drawing(Draws):
     def world(self) -> World:
         sizes = self.sizes
         terms = self._terms()
