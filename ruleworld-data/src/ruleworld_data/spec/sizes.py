@@ -201,10 +201,6 @@ class WorldSizes:
             shape = replace(shape, place_state2attr=2 * self.actions * shape.share)
         if dials.thresholds:
             owners = max(1, min(MAX_THRESHOLDS, most // shape.share))
-            if self.reachable_states + 2 * owners > MAX_STATES:
-                raise ValueError(
-                    "thresholds need states that no action or environment leads to; use fewer actions"
-                )
             states = min(MAX_STATES, self.states + 2 * owners)
             shape = replace(shape, states=states, count2state=2 * owners)
         room, before = shape.slots(), self.slots()
