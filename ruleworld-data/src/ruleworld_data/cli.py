@@ -1,20 +1,15 @@
 """The command ``ruleworld``: build, look at, verify and export the benchmark."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from .spec import VERSION
-
-if TYPE_CHECKING:
-    from .spec import WorldSpec
+from .spec import VERSION, Dials, WorldSpec, data_version
 
 
 class _Commands(TyperGroup):
@@ -45,7 +40,7 @@ ALL_CORES = os.cpu_count() or 1
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 Scale = Annotated[str, typer.Option("--scale", help="tiny, paper or full.")]
 Version = Annotated[str, typer.Option("--data-version", help="Version of the data.", show_default=VERSION)]
-Dials = Annotated[
+Turned = Annotated[
     str,
     typer.Option(
         "--dials", help="Where the world departs from the paper's, e.g. hops=6,crowd=16.", show_default="none"
@@ -81,10 +76,8 @@ def _print(value: dict[str, Any], text: str | None = None) -> None:
 
 def _spec(scale: str, split: str, seed: int, version: str, dials: str, config: str = "rules") -> WorldSpec:
     """Read the options that name a split of a world; without a version, `VERSION`."""
-    from . import spec
-
-    data, turned = spec.data_version(version or spec.VERSION), spec.Dials.parse(dials).reaching(config)
-    return spec.WorldSpec(scale, split, seed, data, turned)
+    turned = Dials.parse(dials).reaching(config)
+    return WorldSpec(scale, split, seed, data_version(version or VERSION), turned)
 
 
 @app.command()
@@ -93,7 +86,7 @@ def build(
     scale: Scale = "paper",
     seed: Seed = 0,
     data_version: Version = "",
-    dials: Dials = "",
+    dials: Turned = "",
     jobs: Jobs = ALL_CORES,
     ray: Annotated[
         str, typer.Option("--ray", metavar="ADDRESS", help="Make the shards as tasks of a Ray cluster.")
@@ -136,7 +129,7 @@ def show(
     scale: Scale = "paper",
     seed: Seed = 0,
     data_version: Version = "",
-    dials: Dials = "",
+    dials: Turned = "",
     form: Annotated[
         str | None,
         typer.Option("--form", help="Rules and steps in nl or fol.", show_default="nl and fol"),

@@ -1,7 +1,5 @@
 """Questions to an OpenAI-compatible endpoint: the `openai` client, each reply kept in a file."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -9,15 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from ruleworld_data.io import write_whole
 
 from . import Completion, Finish, GoneError
 from .address import KEY_VARIABLE, URL_VARIABLE, check_endpoint, read_key
-
-if TYPE_CHECKING:
-    import openai
 
 SHORTEST_SECRET = 6
 """A shorter key, such as the ``EMPTY`` of some local servers, is a word like any other and no secret."""
@@ -67,7 +62,7 @@ class ChatClient:
             replies.mkdir(parents=True, exist_ok=True)
         self._stopped = False
 
-    def __enter__(self) -> ChatClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -131,7 +126,7 @@ class ChatClient:
         finish = _FINISH.get(str(choice.finish_reason), "stop")
         return Completion(self._clean(text or ""), finish, _tokens(prompt), _tokens(completion))
 
-    def _refused(self, error: openai.APIStatusError) -> Completion:
+    def _refused(self, error: Any) -> Completion:
         status, detail = error.status_code, error.body
         reason = f"HTTP {status} {error.response.reason_phrase}"
         if detail:

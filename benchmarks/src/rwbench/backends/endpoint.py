@@ -4,8 +4,6 @@ What decides how patiently it is asked is no field of the run, so it comes from 
 (questions at once), ``RWBENCH_TIMEOUT`` (seconds) and ``RWBENCH_TRIES``.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import math
 import os
@@ -14,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from ruleworld_data.prompts import Prompt, Template, answer_template, template_named
 
@@ -23,9 +21,7 @@ from ..registry import NotNegative
 from ..spec import DATA_VERSION
 from . import Backend, Completion, Decoding, GoneError, check_template, component, cut
 from .address import check_endpoint, trust_endpoint
-
-if TYPE_CHECKING:
-    from .chat import ChatClient
+from .chat import ChatClient
 
 CONCURRENCY = "RWBENCH_CONCURRENCY"
 TIMEOUT = "RWBENCH_TIMEOUT"
@@ -52,7 +48,7 @@ class Endpoint(Backend):
         check_endpoint(self.url, self.model)
 
     @classmethod
-    def of(cls, model: str, url: str, version: str = DATA_VERSION, **changes: Any) -> Endpoint:
+    def of(cls, model: str, url: str, version: str = DATA_VERSION, **changes: Any) -> Self:
         """Return the backend of a model that the user names, so the key may go there, with the id of its template."""
         trust_endpoint(url, model)
         return cls(model, url, answer_template(version).id, **changes)
@@ -82,8 +78,6 @@ class Endpoint(Backend):
 
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yield the answers in order; what comes early is kept on disk meanwhile."""
-        from .chat import ChatClient
-
         try:
             tries = max(1, int(_number(TRIES, 5)))
             client = ChatClient(
