@@ -33,7 +33,6 @@ class Registry(Generic[T]):
         self.kind = kind
         self.package = package
         self._entries: dict[str, T] = {}
-        self._loaded = False
 
     def add(self, name: str, entry: T) -> None:
         """Register ``entry``; a name can be given to one entry only."""
@@ -46,15 +45,14 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """Return the entry called ``name``; a ValueError with near matches if there is none."""
-        return self.items()[check_name(self.kind, name, self.items())]
+        entries = self.items()
+        return entries[check_name(self.kind, name, entries)]
 
     def items(self) -> dict[str, T]:
         """Return all entries by name, sorted."""
-        if not self._loaded:
-            package = importlib.import_module(self.package)
-            for module in pkgutil.iter_modules(package.__path__):
-                importlib.import_module(f"{self.package}.{module.name}")
-            self._loaded = True
+        package = importlib.import_module(self.package)
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{self.package}.{module.name}")
         return dict(sorted(self._entries.items()))
 
     def remove(self, name: str) -> None:

@@ -14,7 +14,7 @@ from ruleworld_data.io import Progress, write_whole
 
 from ..backends import GoneError
 from ..methods import Method, Output
-from ..score.results import MethodName, Results, read_results, run_samples, write_results
+from ..score.results import MethodName, Results, read_results, write_results
 from ..score.samples import (
     DISK_FULL,
     SAMPLES_FILE,
@@ -30,7 +30,7 @@ from ..score.summarise import summary
 from ..spec import RunSpec, json_bytes
 from .data import DataSource, Question
 from .environment import environment
-from .folder import SPEC_FILE, check_follows, exclusive, make_plan
+from .folder import SPEC_FILE, exclusive, finished_run, make_plan
 from .pools import Pool, pools_of, pools_sha256
 
 MAX_ERROR = 2_000
@@ -44,9 +44,8 @@ def run_spec(spec: RunSpec, source: DataSource, out: Path, progress: Progress | 
     the spec does not fit the data; after a GoneError, or an OSError of a full disk, finished samples are kept.
     """
     folder = out / spec.run_id
-    if not folder.is_dir() and (packed := read_results(folder)) is not None:
-        check_follows(packed, run_samples(folder) or [])
-        return packed
+    if not folder.is_dir() and read_results(folder) is not None:  # packed
+        return finished_run(folder)[0]
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder):
         plan = make_plan(spec, source, out)
