@@ -131,6 +131,15 @@ def component(cls: type[T]) -> type[T]:
     return made
 
 
+def check_same(what: str, wanted: str, found: str) -> None:
+    """Raise a ValueError if a run was made for other files; without a hash in its spec there is nothing to compare."""
+    if wanted and wanted != found:
+        raise ValueError(
+            f"the run was made for {what} {wanted}, now it is {found or 'another'}; put the old files back, or start a "
+            "new run"
+        )
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Component):
         return value.to_dict()

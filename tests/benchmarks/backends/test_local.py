@@ -191,7 +191,7 @@ def test_other_weights_or_another_prompt_are_another_model(model_folder, tmp_pat
     assert own.template.clean("a<step>\nb") == "a\nb"
     config = json.loads((copy / "base" / "config.json").read_text())
     (copy / "base" / "config.json").write_text(json.dumps(config | {"rope_theta": 20_000.0}))
-    with pytest.raises(ValueError, match=r"weights is .* put the old files back, or start a new run"):
+    with pytest.raises(ValueError, match=r"with weights .* put the old files back, or start a new run"):
         own.prepare()
 
 

@@ -94,14 +94,6 @@ class Backend(Component):
         """
 
 
-def check_template(wanted: str, template: Template) -> None:
-    """Raise a ValueError if a run was made for another prompt template; without an id there is nothing to compare."""
-    if wanted and wanted != template.id:
-        raise ValueError(
-            f"the run was made for prompt template {wanted}, now it is {template.id}; put it back, or start a new run"
-        )
-
-
 def cut(text: str, stop: Sequence[str]) -> str:
     """Return a text up to the first of the stop strings."""
     ends = [place for mark in stop if (place := text.find(mark)) >= 0]

@@ -17,9 +17,9 @@ from typing import Any, Self
 from ruleworld_data.prompts import Prompt, Template, answer_template, template_named
 
 from ..cache import cache_root
-from ..registry import NotNegative
+from ..registry import NotNegative, check_same
 from ..spec import DATA_VERSION
-from . import Backend, Completion, Decoding, GoneError, check_template, component, cut
+from . import Backend, Completion, Decoding, GoneError, component, cut
 from .address import check_endpoint, trust_endpoint
 from .chat import ChatClient
 
@@ -74,7 +74,7 @@ class Endpoint(Backend):
 
     def prepare(self) -> None:
         """Check that the prompt template is the one that the spec names."""
-        check_template(self.prompt, self.template)
+        check_same("prompt template", self.prompt, self.template.id)
 
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yield the answers in order; what comes early is kept on disk meanwhile."""

@@ -24,9 +24,9 @@ from pydantic import Field
 from ruleworld_data.prompts import Prompt, Template, answer_template
 
 from ..models import base_folder, fingerprint, model_template
-from ..registry import Positive
+from ..registry import Positive, check_same
 from ..spec import DATA_VERSION
-from . import Backend, Completion, Decoding, Finish, check_template, component, cut
+from . import Backend, Completion, Decoding, Finish, component, cut
 from .device import DEVICE, placed, usual_dtype
 from .kept import KeptStates, release_memory
 from .rows import NoRequest, Row, as_written, encoded, marked, parts_of
@@ -87,12 +87,8 @@ class Local(Backend):
 
     def check(self) -> None:
         """Raise a ValueError if the files are not those that the spec names."""
-        check_template(self.prompt, self.template)
-        if self.weights and self.weights != (ours := fingerprint(base_folder(self.model))):
-            raise ValueError(
-                f"model {self.model!r} has changed since the run was specified: weights is {ours}, the run was made "
-                f"for {self.weights}; put the old files back, or start a new run"
-            )
+        check_same("prompt template", self.prompt, self.template.id)
+        check_same(f"model {self.model!r} with weights", self.weights, fingerprint(base_folder(self.model)))
 
     def as_text(self, text: str) -> str:
         """Return a text with marks at the control tokens that it spells."""

@@ -12,8 +12,7 @@ import numpy as np
 from ruleworld_data.prompts import Prompt, Template, answer_template, parse_template
 from ruleworld_data.spec import VERSIONS
 
-from ..backends import check_template
-from ..registry import Positive
+from ..registry import Positive, check_same
 from ..retrievers import Hits, rank
 from ..retrievers.fuse import fuse
 from ..run.data import Ids, Question
@@ -145,5 +144,5 @@ class Iterative(RAG):
 
     def prepare(self, pools: Sequence[Pool]) -> None:
         """Check the template, then load the model."""
-        check_template(self.prompt, self.template)
+        check_same("prompt template", self.prompt, self.template.id)
         super().prepare(pools)

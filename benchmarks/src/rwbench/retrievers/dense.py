@@ -13,6 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from ..cache import cache_root
+from ..registry import check_same
 from ..run.data import Ids
 from . import Retriever, Scorer, Scores, component
 
@@ -60,11 +61,7 @@ class Dense(Retriever):
         """Encode the pool, or read it from the cache; a ValueError if the encoder is not the one of the spec."""
         from dynarule.bank import verbalise
 
-        if self.weights and self.weights != (found := _weights(self.encoder)):
-            raise ValueError(
-                f"the encoder {self.encoder!r} has changed since the run was specified: its files have the hash "
-                f"{found or '(none)'}, the run was made for {self.weights}; put them back, or start a new run"
-            )
+        check_same(f"encoder {self.encoder!r} with weights", self.weights, _weights(self.encoder))
         wording = [verbalise(text) for text in texts] if self.verbalise_fol else texts
         rules_MP = embeddings(self.encoder, "document")(wording).numpy()
 
