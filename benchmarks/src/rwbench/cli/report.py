@@ -55,8 +55,8 @@ def report(
         write_figure(settings(results)[0], figure)
         typer.echo(str(figure))
     elif paper is not None:
-        from ..markdown import markdown_table as table_of
         from ..report.paper import beside_paper
+        from ..report.tables import table_of
 
         if not (found := beside_paper(results, paper, folder)):
             raise ValueError(f"no run here belongs to {paper}; the recipes that make such: rwbench list")

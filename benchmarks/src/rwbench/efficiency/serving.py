@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from ruleworld_data.io import worker_pool, write_whole
 
-from ..markdown import markdown_table
 from ..run.environment import environment
 from .methods import METHODS, PLUS, Condition, build, obstacle
 from .workload import Settings, peak_mb, random_model, random_tokens, reset_peak, spread
@@ -105,6 +104,8 @@ def measure_cell(settings: Settings, name: str, rules: int) -> Figures:
 
 def serving_markdown(table: dict[str, Any]) -> str:
     """Return a table in Markdown with its caption: times as multiples of the base model's, by number of rules."""
+    from ..report.tables import table_of  # with pandas, which is none of a cell's memory
+
     settings = table["settings"]
     shared = " and ".join(
         f"{settings[name]:,} different {name}" for name in ("premises", "conclusions") if settings.get(name)
@@ -121,7 +122,7 @@ def serving_markdown(table: dict[str, Any]) -> str:
     )
     order = list(METHODS)
     cells = sorted(table["cells"], key=lambda cell: (order.index(cell["method"]), cell["rules"]))
-    return f"{fill(caption, 120)}\n\n{markdown_table(HEAD, map(_row, cells))}"
+    return f"{fill(caption, 120)}\n\n{table_of(HEAD, map(_row, cells))}"
 
 
 def _row(cell: Figures) -> list[str]:

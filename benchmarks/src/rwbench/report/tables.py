@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..markdown import markdown_table as table_of
 from ..score.results import Estimate, Results
 from .setting import ANSWERS, FLOORS, MAIN_METRIC, Setting, macro
 
@@ -41,6 +40,12 @@ def estimates(run: Results, metric: str) -> dict[str, Estimate]:
     """Return the estimates of a run's metric by part: ``macro``, sub-tasks and groups; empty if it has none."""
     parts = run["metrics"].get(metric)
     return {"macro": parts["macro"]} | parts["by_subtask"] | parts["by_group"] if parts else {}
+
+
+def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown; all but the first column are numbers, and stand at the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("|" + "".join(f" {text} |" if text else " |" for text in line) for line in lines)
 
 
 class Shown(NamedTuple):

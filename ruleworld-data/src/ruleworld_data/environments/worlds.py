@@ -72,10 +72,8 @@ class EnvWorld:
         return group, np.split(order, np.cumsum(np.bincount(group))[:-1])
 
 
-@lru_cache(maxsize=WORLDS_KEPT)
-def world_of(spec: WorldSpec, subtasks: tuple[str, ...], number: int) -> EnvWorld:
-    """Return a world of a sequence, drawn at most once while it is kept."""
-    return EnvWorld(spec, subtasks, number)
+world_of = lru_cache(maxsize=WORLDS_KEPT)(EnvWorld)
+"""Return a world of a sequence, drawn at most once while it is kept."""
 
 
 def place_of(config: EnvConfig, index: int) -> tuple[EnvWorld, str, dict[str, Any]]:

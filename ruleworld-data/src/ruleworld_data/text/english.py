@@ -143,6 +143,4 @@ def _by_form(verbs: list[tuple[Verb, str]]) -> dict[str, dict[str, str]]:
     }
 
 
-@cache
-def _names() -> _Names:
-    return _Names()
+_names = cache(_Names)

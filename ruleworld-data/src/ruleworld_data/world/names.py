@@ -96,10 +96,8 @@ class Names:
         return f"{self.changes[operator][verb]}_{self.symbols['attribute'][attribute]}({who}, {amount})"
 
 
-@cache
-def all_names() -> Names:
-    """Return the names of the whole vocabulary; the same object on every call."""
-    return Names()
+all_names = cache(Names)
+"""Return the names of the whole vocabulary; the same object on every call."""
 
 
 @cache
