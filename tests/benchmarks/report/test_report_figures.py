@@ -6,9 +6,10 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rwbench.report import figures
-from rwbench.report.figures import drawing_style, label_ends, rendered, stacked
+from rwbench.report.figures import STYLE, label_ends, rendered, stacked
 from rwbench.report.setting import settings
 from rwbench.score.results import find_results
 
@@ -32,7 +33,7 @@ def test_the_command_draws_the_front_figure_again(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("form", ["svg", "png", "pdf"])
 def test_the_same_figure_gives_the_same_bytes(answering, form):
-    with drawing_style():
+    with rc_context(fname=STYLE):
         one, other = (rendered(figures.by_size(*settings(answering)), form) for _ in range(2))
     assert one == other
 
@@ -40,7 +41,7 @@ def test_the_same_figure_gives_the_same_bytes(answering, form):
 def test_every_name_lies_within_the_figure_and_can_be_read_on_a_phone():
     """At 390 pixels, letters of eleven or more; one line a method that competes, at its best setting."""
     (setting,) = settings(find_results(RESULTS))
-    with drawing_style():
+    with rc_context(fname=STYLE):
         figure = figures.by_size(setting)
         FigureCanvasAgg(figure).draw()
     labels = [text for axes in figure.axes for text in axes.texts]

@@ -4,7 +4,6 @@ import base64
 import io
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,11 +23,6 @@ UNITS = 72
 """Units of an SVG per inch of a figure: a font size of 12 is 12 units."""
 PHONE, PANEL = 410, 330
 """Width of a figure and height of each of its panels: letters keep their size on a phone."""
-
-
-def drawing_style() -> AbstractContextManager[None]:
-    """Return the context in which figures of the report are drawn and saved."""
-    return rc_context(fname=STYLE)
 
 
 def one_each(setting: Setting) -> Setting:
@@ -113,7 +107,7 @@ def label_ends(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
 
 def write_figure(setting: Setting, path: Path) -> None:
     """Draw the lead metric against pool size in a file (``.png``, ``.svg``, ``.pdf``); a ValueError without numbers."""
-    with drawing_style():
+    with rc_context(fname=STYLE):
         figure = by_size(setting)
         if figure is None:
             raise ValueError("these runs have no metric to draw; finish a run first: rwbench run smoke")

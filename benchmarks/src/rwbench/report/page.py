@@ -7,11 +7,12 @@ from typing import Any
 import jinja2
 import pandas as pd
 from markupsafe import Markup
+from matplotlib import rc_context
 
 from ..score.results import Results
 from ..score.samples import OUTCOMES
 from . import rows
-from .figures import by_size, data_uri, drawing_style
+from .figures import STYLE, by_size, data_uri
 from .setting import Setting, settings
 from .tables import headline
 
@@ -35,7 +36,7 @@ def render_page(results: Sequence[Results], title: str, command: str, skipped: S
 
 def _section(setting: Setting) -> dict[str, Any]:
     size = setting.sizes[-1]
-    with drawing_style():
+    with rc_context(fname=STYLE):
         figure = by_size(setting) if len(setting.sizes) > 1 else None
         drawn = data_uri(figure) if figure else ""
     lead = setting.lead.replace("_", " ").capitalize()
