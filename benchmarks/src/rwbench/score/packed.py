@@ -26,7 +26,7 @@ from ..spec import in_words
 from .samples import VOLATILE_USAGE, Sample
 from .scoring import score
 
-RESULTS, SAMPLES = "results.jsonl.zst", "samples.parquet"
+PACKED_RESULTS, PACKED_SAMPLES = "results.jsonl.zst", "samples.parquet"
 UNKNOWN_RULE = -1
 """Stands in a packed ranking for every rule that is not gold."""
 ZSTD_LEVEL, BROTLI_LEVEL = 19, 11
@@ -36,7 +36,7 @@ SAME = ("id", "subtask", "world_id", "fold", "gold_answers", "gold_rules", "outp
 
 def is_packed(folder: Path) -> bool:
     """Whether a folder holds packed runs."""
-    return (folder / SAMPLES).is_file()
+    return (folder / PACKED_SAMPLES).is_file()
 
 
 def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[Sample]]]) -> None:
@@ -59,14 +59,14 @@ def write_packed(folder: Path, runs: Sequence[tuple[Mapping[str, Any], Sequence[
         use_dictionary=[name for name in rows[0] if name != "output"],
         data_page_size=2**23,
     )
-    write_whole(folder / SAMPLES, body.getvalue().to_pybytes())
+    write_whole(folder / PACKED_SAMPLES, body.getvalue().to_pybytes())
     lines = "".join(json.dumps(results, ensure_ascii=False, allow_nan=False) + "\n" for results, _ in runs)
-    write_whole(folder / RESULTS, pa.Codec("zstd", ZSTD_LEVEL).compress(lines.encode(), asbytes=True))
+    write_whole(folder / PACKED_RESULTS, pa.Codec("zstd", ZSTD_LEVEL).compress(lines.encode(), asbytes=True))
 
 
 def packed_results(folder: Path, run_id: str | None = None) -> list[dict[str, Any]]:
     """Return the results of all runs that a folder holds, or of one, unchecked; a ValueError if a file is damaged."""
-    path = folder / RESULTS
+    path = folder / PACKED_RESULTS
     try:
         runs = _runs(path, path.stat().st_mtime_ns)
         return [run for run in runs if run_id in (None, run["run_id"])]
@@ -79,7 +79,7 @@ def packed_results(folder: Path, run_id: str | None = None) -> list[dict[str, An
 
 def packed_samples(folder: Path, results: Mapping[str, Any]) -> list[Sample]:
     """Return the samples of a packed run, scored anew from what is kept."""
-    path = folder / SAMPLES
+    path = folder / PACKED_SAMPLES
     table = _table(path, path.stat().st_mtime_ns)
     rows = table.filter(pc.equal(table["run_id"], results["run_id"])).sort_by("place").to_pylist()
     return [_sample(row, results["spec"]["pool_size"]) for row in rows]

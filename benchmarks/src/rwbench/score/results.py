@@ -11,9 +11,7 @@ from typing_extensions import TypedDict
 
 from ..registry import Positive, Share
 from ..spec import RunSpec, in_words, json_bytes
-from .packed import RESULTS as PACKED_RESULTS
-from .packed import SAMPLES as PACKED_SAMPLES
-from .packed import is_packed, packed_results, packed_samples
+from .packed import PACKED_RESULTS, PACKED_SAMPLES, is_packed, packed_results, packed_samples
 from .samples import OPEN, SAMPLES_FILE, STRICT, Sample, read_samples
 
 FILE_NAME = "results.json"
