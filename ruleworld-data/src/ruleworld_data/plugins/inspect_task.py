@@ -30,22 +30,9 @@ def ruleworld_em() -> Scorer:
 
 @task
 def ruleworld(subtask: str = "multi_hop_3", max_tokens: int = 512, **options: Any) -> Task:
-    """Ask the questions of one sub-task, each with its pool of rules.
+    """Ask the questions of one sub-task, each with its pool of rules; answers have at most ``max_tokens``.
 
-    Parameters
-    ----------
-    subtask : str
-        A name of `ruleworld_data.spec.SUBTASKS`.
-    max_tokens : int
-        Length of an output.
-    **options
-        Fields of `ruleworld_data.plugins.TaskOptions`: ``split``, ``scale``, ``world_seed``, ``representation``,
-        ``rules``, ``pool_size``, ``pool_seed``, ``data_version``, ``dials``.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name or a bad value.
+    Options are the fields of `ruleworld_data.plugins.TaskOptions`; a ValueError for an unknown name or a bad value.
     """
     samples = [
         Sample(

@@ -37,15 +37,9 @@ class RuleWorldEnvironment(Environment):
     def reset(
         self, seed: int | None = None, episode_id: str | None = None, **options: Any
     ) -> RuleWorldObservation:
-        """Begin an instance.
+        """Begin the instance of an index, ``seed``: 0 if it is not given.
 
-        Parameters
-        ----------
-        seed : int, optional
-            Its index; 0 if it is not given.
-        episode_id : str, optional
-        **options
-            ``config``: options of `EnvConfig`; by default rules are looked up with tags.
+        ``config`` has options of `EnvConfig`; by default rules are looked up with tags.
         """
         config = EnvConfig.from_dict({"access": "tags"} | dict(options.get("config") or {}))
         made = instance(config, seed or 0)

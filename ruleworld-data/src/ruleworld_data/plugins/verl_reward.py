@@ -31,10 +31,7 @@ def compute_score(
 ) -> dict[str, float]:
     """Return ``score``, which verl trains on, and the parts of the reward, which it logs.
 
-    Raises
-    ------
-    ValueError
-        If the ground truth is no record of this version.
+    A ValueError if the ground truth is no record of this version.
     """
     parts = score(solution_str, ground_truth, int((extra_info or {}).get("searches") or 0))._asdict()
     return {"score": parts.pop("reward"), **parts}
