@@ -72,8 +72,8 @@ def _parallel(spec: WorldSpec, subtask: str, start: int, stop: int) -> pa.Table:
     tables = []
     for block, (first, end) in enumerate(block_bounds(spec.num_rows(subtask))):
         low, high = max(start, first), min(stop, end)
-        if low < high or (start == stop and not block):
-            tables.append(_block(spec, subtask, block).table(low - first, max(high, low) - first))
+        if low < high:
+            tables.append(_block(spec, subtask, block).table(low - first, high - first))
     return tables[0] if len(tables) == 1 else pa.concat_tables([decode(t, QUESTION_SCHEMA) for t in tables])
 
 
@@ -131,6 +131,8 @@ def table(
     stop = rows if stop is None else stop
     if not 0 <= start <= stop <= rows:
         raise ValueError(f"rows [{start}, {stop}) are not in a table of {rows} rows")
+    if start == stop:
+        return (rule_schema(spec.dials) if config == "rules" else QUESTION_SCHEMA).empty_table()
     if config == "rules":
         return _rules(spec, start, stop, encoded)
     try:
@@ -160,6 +162,4 @@ def _rules(spec: WorldSpec, start: int, stop: int, encoded: bool) -> pa.Table:
             made = block_table(part, world, in_paper, schema=schema, version=spec.version)
             tables.append(made if encoded else decode(made, schema))
         first += len(block)
-    if not tables:
-        return schema.empty_table()
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables).unify_dictionaries()

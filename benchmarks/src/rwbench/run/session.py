@@ -20,11 +20,10 @@ def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
     notes: dict[str, None] = {}
     for spec in specs:
         method: Method = Method.from_dict(spec.method)
-        need = method.missing()
-        if need is None:
-            ready.append(spec)
-        else:
+        if need := method.missing():
             notes[f"{method.label} (needs: {need})"] = None
+        else:
+            ready.append(spec)
     return ready, list(notes)
 
 
