@@ -177,6 +177,7 @@ def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> 
 
 
 def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
+    last = {text.lstrip()[:3]: at for at, (_, text) in enumerate(lines)}
     within, fence, front = -1, "", bool(lines) and lines[0][1].strip() == "---"
     for at, (number, text) in enumerate(lines):
         mark = _RE.fence.match(text)
@@ -193,7 +194,7 @@ def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
         elif mark and mark[1][0] == "~" and len(mark[1]) >= len(lines[at - 1][1].strip()) > 0:
             yield number, text  # the line below a title
         elif mark:  # what never ends is no code
-            fence = mark[1] if any(text.lstrip().startswith(mark[1]) for _, text in lines[at + 1 :]) else ""
+            fence = mark[1] if at < last[mark[1][:3]] else ""
             yield number, _CODE
         else:
             yield number, text
@@ -202,10 +203,11 @@ def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
 def _sectioned(lines: list[Line]) -> list[Line]:
     """Mark titles that count sections, "5 Lost items", above their text, unless most of them are orders."""
     found = list[tuple[int, re.Match[str]]]()
-    for at, (_, text) in enumerate(lines):
+    shown = [at for at, (_, text) in enumerate(lines) if text.strip()]
+    for at, after in itertools.pairwise([*shown, -1]):
+        text, below = lines[at][1], lines[after][1]
         title = _RE.counted.fullmatch(text)
         if title and not OPEN.search(text) and not (is_clause(title[3]) and title[3].count(" ") > 2):
-            below = next((text for _, text in lines[at + 1 :] if text.strip()), "")
             deeper = below.lstrip().startswith(f"{title[1]}.")
             found += [] if _RE.goes_on.match(below) and not deeper else [(at, title)]
     orders = sum(is_clause(title[3]) for _, title in found)

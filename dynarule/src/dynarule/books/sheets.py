@@ -106,7 +106,7 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
             *texts, (_, named) = alone or [(line, "" if table else title)]
             blocks += [Block("text", text, [(0, at)]) for at, text in texts]
             # "Owner:", "Ann", with more blanks than what stands below
-            first = table.rows[0][1] if table else []
+            first: list[str] = table.rows[0][1] if table else []
             if table and first.count("") > cells.count("") and _LABELLED.search("\t".join(first)):
                 said = " ".join(cell for _, row in table.rows for cell in row if cell)
                 table.kind, table.text, table.mark, table = "lost", said, "about the document", None
