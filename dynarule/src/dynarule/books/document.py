@@ -93,7 +93,8 @@ class Document:
             elif end == at + 1:
                 if block.text.endswith(":"):  # "Opening hours:", a line for each day
                     for line in blocks[end:]:
-                        whole = line.text[-1:] == ":" or is_whole(line.text) or has_verb(line.text)
+                        says = has_verb(line.text) and not _RE.label.match(line.text)
+                        whole = line.text[-1:] == ":" or is_whole(line.text) or says
                         if whole or line.kind != "text":
                             break
                         line.kind, lists = "item", True
