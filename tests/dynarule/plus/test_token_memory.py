@@ -189,7 +189,7 @@ def test_token_by_token_and_in_a_padded_batch_is_the_whole_forward(
     family, layer, weight, ready, near, in_pieces
 ):
     """Rows of other lengths that search at other times, the answer in pieces of several tokens and of one."""
-    model, _, memory = ready(family, layer, score_weight=weight, together=family == "qwen2")
+    model, _, memory = ready(family, layer, score_weight=weight)
     texts, prompt = [text_with_searches(), text_with_searches()[1:].roll(2)], 9
     texts[1][:2] = 30
     whole = [read(model, memory, ids, prompt - row) for row, ids in enumerate(texts)]
@@ -199,6 +199,27 @@ def test_token_by_token_and_in_a_padded_batch_is_the_whole_forward(
     for row in range(2):
         units = 500 if weight else 64  # scores are weighed, errors too
         assert near(steps[row, prompt - 1 :], whole[row][prompt - 1 - row :], units=units)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+@torch.no_grad()
+def test_new_rules_are_read_in_one_forward_with_the_text(family, opened, ready, near, in_pieces):
+    """In front of it and out of its cache, with or without tokens that open a text: the same as apart."""
+    ahead = {"lookahead": 2, "search_heads": 1, "search_token": f"w{SEARCH}"}
+    model, tokenizer, memory = ready(family, together=True, score_weight=2.0, **ahead)
+    if opened:
+        opens = TemplateProcessing(single="w5 w6 $A", special_tokens=[("w5", 5), ("w6", 6)])
+        tokenizer.backend_tokenizer.post_processor = opens
+    ids, apart = text_with_searches(), []
+    memory.states = RuleStates(model, tokenizer)
+    whole = read(model, memory, ids)
+    memory.question_mask_BT, memory.states = None, RuleStates(model, tokenizer)
+    memory.states._read = lambda texts, real=memory.states._read: apart.extend(texts) or real(texts)
+    one = (each[:1] for each in padded([ids, torch.cat([ids, ids[:1]])]))  # a row behind padding
+    with attach(model, memory):
+        steps = in_pieces(model, *one, [10, 2, *[1] * 8])[0, 1:]
+    assert near(steps[8:], whole[8:], units=500)
+    assert bool(apart) == (family == "mistral")  # whose window is shorter than a text
 
 
 @torch.no_grad()

@@ -64,6 +64,7 @@ def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
         handles.append(
             decoder.register_forward_pre_hook(_Hook(partial(_note_tokens, memory)), with_kwargs=True)
         )
+        handles.append(decoder.register_forward_hook(_Hook(lambda _module, _args, out: memory.end(out))))
         for layer, block in enumerate(blocks):
             block = getattr(block, "base_layer", block)  # inside PEFT's wrapper
             handles.append(
@@ -154,13 +155,11 @@ def _note_tokens(memory: LayerMemory, module: Any, args: tuple[Any, ...], kwargs
             f"past_key_values of {len(input_ids)} rows holds no text that was read with the rules of the latest prompt "
             "of this memory; read it again inside the block of `attach`, without a cache"
         )
+    memory.given = {**kwargs, "input_ids": input_ids}
     memory.begin(input_ids, kwargs.get("attention_mask"), int(length))
-    inputs = {**kwargs, "input_ids": input_ids}
-    if memory.positions_BT is not None:
-        inputs["position_ids"] = memory.positions_BT
-    if torch.is_grad_enabled():  # gradient checkpointing gives it to a layer that is computed again
-        inputs[READ_WITH] = memory.prompts
-    return args[1:], inputs
+    inputs = memory.inputs()
+    # Gradient checkpointing gives it to a layer that is computed again.
+    return args[1:], inputs | {READ_WITH: memory.prompts} if torch.is_grad_enabled() else inputs
 
 
 def _read_rules(

@@ -2,6 +2,7 @@
 
 import math
 from itertools import count
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,8 +37,8 @@ class LayerMemory:
 
     Attributes
     ----------
-    positions_BT : Tensor or None
-        Positions of this forward's tokens, in the place of those that the decoder was given; None: these.
+    given : dict
+        What the decoder was given for this forward, ``input_ids`` among it; empty where no forward runs.
     prompts : (int, int)
         Of what was read last without a cache: a number that no other has, and its rows.
     """
@@ -50,7 +51,7 @@ class LayerMemory:
         if layer is not None and layer not in held:
             raise ValueError(f"confidence_layer must be one that holds rules ({held}), got {layer}")
         self._projections: dict[int, RuleProjection] = {}
-        self.positions_BT: Tensor | None = None
+        self.given: dict[str, Any] = {}
         self.prompts = 0, 0
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
@@ -58,6 +59,14 @@ class LayerMemory:
         self._projections = self.adapter.projections()
         if not past_length:
             self.prompts = next(PROMPTS), len(input_ids)
+
+    def inputs(self) -> dict[str, Any]:
+        """Return what the decoder gets in the place of what it was given, after `begin`."""
+        return dict(self.given)
+
+    def end(self, output: Any) -> Any:
+        """Return what the decoder is to return in the place of ``output``; None: the same."""
+        self.given = {}
 
     def holds(self, layer: int) -> bool:
         """Return whether a layer reads rules in this forward."""

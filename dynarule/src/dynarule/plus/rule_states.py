@@ -1,22 +1,86 @@
 """Rules as the frozen model itself reads them: keys and values of their tokens, computed once a rule.
 
 A rule's states follow from its text alone, since the model's weights stay. So a bank may change at any time: another
-text is another entry, as rules are that are read together.
+text is another entry, as rules are that are read together. Rules that are found together and are not read yet may be
+read in one forward with the text: who sees whom is a mask, who stands where a position, so that nothing differs from a
+forward over the rules, and then one over the text.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
+from ..attention import additive
 from ..base_model import first_layers, padded
 from ..tokenizer import text_ids
 
 States = tuple[Tensor, Tensor]
 """Keys with RoPE and values of a rule's tokens in all layers, (layers, G, T, D)."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A text of several rules; with the tokens that open every text it has R."""
+
+    text: str
+    lead: list[int]  # tokens that open every text: seen by the others, not by the prompt
+    ids: list[int]  # of the text
+    shift_T: Tensor | None = None  # what is added to the scores of each token of the text
+
+    def __len__(self) -> int:
+        """Return R."""
+        return len(self.lead) + len(self.ids)
+
+    def take_from(self, cache: Any, start: int) -> States:
+        """Move the R, which stand from ``start`` on in a cache of one row, out of it; return the text's."""
+        own, stop = slice(start + len(self.lead), start + len(self)), start + len(self)
+        taken: list[list[Tensor]] = [[], []]
+        for layer in cache.layers:
+            for side, name in zip(taken, ("keys", "values"), strict=True):
+                state = getattr(layer, name)
+                side.append(state[0, :, own].clone())
+                rest = state[:, :, stop:].clone()
+                state[:, :, start : start + rest.shape[2]] = rest
+                setattr(layer, name, state[:, :, : start + rest.shape[2]])
+        return torch.stack(taken[0]), torch.stack(taken[1])
+
+    def in_front_of(self, given: Mapping[str, Any], real_S: Tensor, dtype: torch.dtype) -> dict[str, Any]:
+        """Return what a decoder is given to read the R before its own T tokens, one row; ``real_S`` are no padding."""
+        ids_BT, reads, past = given["input_ids"], len(self), given["past_key_values"].get_seq_length()
+        tokens, own = ids_BT.shape[1], slice(past + len(self.lead), past + reads)
+        seen = torch.zeros(reads + tokens, past + reads + tokens, dtype=torch.bool)
+        seen[:reads, past : past + reads] = torch.ones(reads, reads).tril().bool()
+        seen[reads:, :past] = real_S[:past].cpu()
+        seen[reads:, own] = True
+        seen[reads:, past + reads :] = torch.ones(tokens, tokens).tril().bool() & real_S[past:].cpu()
+        mask = additive(seen, dtype)
+        if self.shift_T is not None:
+            mask[reads:, own] += self.shift_T
+        new_R, place_R = torch.tensor(self.lead + self.ids), torch.arange(-reads, 0)
+        changed = {
+            "input_ids": torch.cat([new_R[None].to(ids_BT), ids_BT], 1),
+            "position_ids": torch.cat([place_R[None].to(ids_BT), given["position_ids"]], 1),
+            "attention_mask": mask[None, None].to(ids_BT.device),
+        }
+        return {**given, **changed}
+
+
+def open_cache(given: Mapping[str, Any]) -> bool:
+    """Say whether a forward leaves what is read in a cache of its own, and asks for nothing but the last states."""
+    cache = given.get("past_key_values")
+    asks = ("output_hidden_states", "output_attentions")
+    return (
+        cache is not None
+        and not torch.is_grad_enabled()
+        and given.get("use_cache", True) is not False
+        and given.get("return_dict", True) is not False
+        and not any(given.get(name) for name in asks)
+    )
 
 
 MOST_RULES = 1024
@@ -47,6 +111,9 @@ class RuleStates:
         self._decoder: Any = model.get_decoder()  # type: ignore[operator]
         self._layers = first_layers(self._decoder, len(self._decoder.layers))
         self._kept: OrderedDict[str, States] = OrderedDict()
+        config = self._decoder.config
+        full = {*(getattr(config, "layer_types", None) or ())} == {"full_attention"}
+        self._whole = full or getattr(config, "sliding_window", None) is None  # a window masks by itself
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -54,7 +121,11 @@ class RuleStates:
     def __call__(self, texts: Sequence[str]) -> list[States]:
         """Return the states of rules, computing those that are not at hand in one forward."""
         new = [text for text in dict.fromkeys(texts) if text not in self._kept]
-        self._kept.update(zip(new, self._read(new), strict=True))
+        return self.keep(dict(zip(new, self._read(new), strict=True)), texts)
+
+    def keep(self, made: Mapping[str, States], texts: Sequence[str]) -> list[States]:
+        """Keep what was read here or elsewhere; return the states of some rules, which are used now."""
+        self._kept.update(made)
         for text in texts:
             self._kept.move_to_end(text)
         states = [self._kept[text] for text in texts]
@@ -62,6 +133,15 @@ class RuleStates:
         while kept > self.most:
             kept -= _lines(self._kept.popitem(last=False)[0])
         return states
+
+    def unread(self, text: str, shift_T: Tensor | None = None) -> Unread | None:
+        """Return what is left to read of rules that stand together; None if it is nothing, or a rule alone.
+
+        ``shift_T`` is what is added to the scores of each token.
+        """
+        if text in self._kept or "\n" not in text or not self._whole:
+            return None
+        return Unread(text, *self.tokens(text), shift_T)
 
     def tokens(self, text: str) -> tuple[list[int], list[int]]:
         """Return the tokens with which every text opens, and those of its rules' lines."""

@@ -23,7 +23,7 @@ from ..attention import AttendedRules
 from ..base_model import first_layers
 from .memory import PlusMemory
 from .reader import SearchContext, SearchInput
-from .rule_states import RuleStates
+from .rule_states import RuleStates, States, Unread, open_cache
 
 WeightedText = tuple[str, float | Tensor]
 """A rule's text, and how much less its tokens, or each of them, are attended to than the best one's (0 or less)."""
@@ -75,12 +75,14 @@ class TokenMemory(PlusMemory):
         self._latest: list[list[WeightedText]] = []
         self._ahead: _Joined | None = None  # what a token sees from now on
         self._now: tuple[_Joined | None, Tensor | None] = None, None
+        self._left: Unread | None = None  # rules that this forward reads besides its own tokens
 
     def begin(self, input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> None:
         """Take note of a forward's tokens, and find the rules that each of them reads."""
         super().begin(input_ids, attention_mask, past_length)
+        self.positions_BT: Tensor | None
         # No rules while the text alone, and rules by themselves, are read through the same layers.
-        self._now, self.positions_BT = (None, None), None
+        self._now, self.positions_BT, self._left = (None, None), None, None
         if not self._projections:
             return
         rows, tokens = input_ids.shape
@@ -97,6 +99,27 @@ class TokenMemory(PlusMemory):
             self._now = self._look(real_BS, tokens)
         elif self._ahead is not None:
             self._now = self._ahead, self._ahead.visible_BTR
+
+    def inputs(self) -> dict[str, Any]:
+        """Return what the decoder gets: rules that are new to it stand in front of its tokens."""
+        given, left, weight = super().inputs(), self._left, self._decoder.embed_tokens.weight
+        if self.positions_BT is not None:
+            given["position_ids"] = self.positions_BT
+        if left is None:
+            return given
+        return left.in_front_of(given, self._real_BS[0].bool(), weight.dtype)
+
+    def end(self, output: Any) -> Any:
+        """Take the rules that were read in front of the text out of what the decoder returns, and of its cache."""
+        cache, left, self._left = self.given.get("past_key_values"), self._left, None
+        super().end(output)
+        if left is None:
+            return None
+        states = left.take_from(cache, self._real_BS.shape[1] - self._search_BT.shape[1])
+        self.states.keep({left.text: states}, [left.text])
+        self._ahead = self._join([self._prompt, self._latest], {left.text: states})
+        output.last_hidden_state = output.last_hidden_state[:, len(left) :]
+        return output
 
     def attended(self, layer: int, hidden_BTC: Tensor, block: nn.Module) -> AttendedRules | None:
         """Return the tokens that a layer reads besides the text."""
@@ -120,6 +143,9 @@ class TokenMemory(PlusMemory):
             owners.append(number)
             pairs = zip(sets[-1], self._latest, has_B.tolist(), strict=True)
             self._latest = [new if has else old for new, old, has in pairs]
+        self._real_BS, self._left = real_BS, self._read_on_the_way(tokens)
+        if self._left is not None:
+            return None, None
         self._ahead = self._join([self._prompt, self._latest])
         now = self._ahead if tokens == 1 else self._join(sets)
         if now is None or tokens == 1:
@@ -128,6 +154,18 @@ class TokenMemory(PlusMemory):
         owner_R = torch.repeat_interleave(torch.tensor(owners), torch.tensor(now.sizes)).to(segment_BT.device)
         own_BTR = (owner_R < 0) | (segment_BT[:, :, None] == owner_R)
         return now, own_BTR & now.real_BR[:, None]
+
+    def _read_on_the_way(self, tokens: int) -> Unread | None:
+        """Return the rules that the model may read in one forward with its tokens, where these see them and no other.
+
+        A forward of thirty tokens takes a CPU less than twice the time of one, so two forwards are too many.
+        """
+        rows = [set_B[0] for set_B in (self._prompt, self._latest) if set_B[0]]
+        one = self.config.together and len(self._prompt) == len(rows) == 1
+        if not one or (tokens > 1 and self._searches) or not open_cache(self.given):
+            return None
+        ((text, shift_T),) = self._one_text(rows[0])
+        return self.states.unread(text, torch.as_tensor(shift_T) if self.config.score_weight else None)
 
     def _read_text(self, real_BS: Tensor) -> None:
         """Read the text alone up to the confidence layer, and note what the searches of this forward know."""
@@ -185,14 +223,16 @@ class TokenMemory(PlusMemory):
         weights_B = [self._weights(result) if result else {} for result in results]
         return [[(self.bank.texts[at], weight) for at, weight in row.items()] for row in weights_B]
 
-    def _join(self, sets: Sequence[Sequence[Sequence[WeightedText]]]) -> _Joined | None:
+    def _join(
+        self, sets: Sequence[Sequence[Sequence[WeightedText]]], known: dict[str, States] | None = None
+    ) -> _Joined | None:
         """Put each set's tokens side by side, padded over the rows; None if there are none."""
         if self.config.together:
             sets = [[self._one_text(row) for row in rows] for rows in sets]
         texts = list(dict.fromkeys(text for rows in sets for row in rows for text, _ in row))
         if not texts:
             return None
-        known = dict(zip(texts, self.states(texts), strict=True))
+        known = known or dict(zip(texts, self.states(texts), strict=True))
         like = next(iter(known.values()))[0]
         sizes = [max(sum(known[text][0].shape[2] for text, _ in row) for row in rows) for rows in sets]
         batch, (layers, groups, _, head_dim) = len(sets[0]), like.shape
