@@ -12,6 +12,7 @@ from ..bank.clauses import split_rule
 from ..bank.lexicon import LISTS, RESTRICTS, VERBS, has_verb, is_told, opens_with_verb, patterns
 from ..bank.openings import CLAUSAL, leading
 from .blocks import OPEN, SECTION, Block, is_clause, is_number, is_title, is_whole
+from .parts import FOREIGN
 from .rules import BookReading, DocumentRule
 from .sentences import RUNS_ON, TITLE, joined, lowered, no_rule, sentences, whole_item
 from .tables import led_in, table_rules, why_no_rule
@@ -65,8 +66,9 @@ class Document:
                 block.kind, block.depth = "heading", 20
             elif block.kind in ("text", "item") and (_is_heading(block, after) or (titles and not at)):
                 of_table = after.kind == "table" and block.text.endswith(":")  # alone
-                block.kind, block.depth = "heading", 8 + block.depth + of_table
-                block.text = block.text.rstrip(":")
+                run_in = block.text.endswith(".")  # its list or table ends with the next text
+                block.kind, block.depth = "heading", 19 if run_in else 8 + block.depth + of_table
+                block.text = block.text.rstrip(":.")
             torn = OPEN.search(block.text) and after.text[:1].islower() and not imprint
             proviso = _SAID.proviso.match(f"{block.text[-1:]} {after.text}")
             if (torn and block.kind == after.kind == "text") or (proviso and after.kind in ("text", "item")):
@@ -77,6 +79,7 @@ class Document:
             if asks and block.text.endswith("?"):
                 end = self._answer(block, blocks[end:]) + end
             depth = block.depth if block.kind == "heading" else 20 + (block.mark == ":")
+            depth -= block.kind == "text"
             self.headings = [heading for heading in self.headings if heading[0] < depth]
             if block.kind == "heading":
                 self.headings += [(block.depth, block.text)] if block.text else []
@@ -173,7 +176,7 @@ class Document:
                 if (history or (story and half)) and not _RE.decided.match(rule.text):
                     stories.add(id(rule))
                     self._leave(rule.line, rule.text, "tells what happened")
-        foreign = [rule for rule in self.prose if _RE.foreign.match(rule.text)]
+        foreign = [rule for rule in self.prose if FOREIGN.match(rule.text)]
         if 0.3 * len(self.prose) < len(foreign) < 0.6 * len(self.prose):  # each comes in English, too
             stories.update(map(id, foreign))
             for rule in foreign:
@@ -307,6 +310,9 @@ def _is_heading(block: Block, after: Block) -> bool:
     numbered = block.mark[-1:] in (".", ")") and not text[:1].islower()
     if block.kind == "item" and not (numbered and after.text[:1].isupper()):
         return False
+    run_in = _SAID.paragraph_title.fullmatch(text) and (" " not in text or not has_verb(text))
+    if run_in and block.kind == "text" and after.kind in ("item", "table"):
+        return True  # "Rent."
     if after.kind == "table":
         words = text.split()  # "Seasons and limits", "Leave policy 2026"
         verb = has_verb(text if len(words) > 4 else " ".join(words[1:-1]))

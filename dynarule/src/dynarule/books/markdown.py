@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..bank.lexicon import RESTRICTS, has_verb, opens_with_verb, patterns
 from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_clause, is_number, is_title, is_whole, nested, plain
+from .parts import parted
 
 _RE = patterns("markdown")
 DEFINED, UNBARRED = _RE.defined, _RE.unbarred
@@ -100,7 +101,7 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
         if mark and len(mark[0]) < len(block.text):
             block.text = block.text[len(mark[0]) :]
             block.starts = [(offset - len(mark[0]), line) for offset, line in block.starts]
-    return nested([block for block in blocks if block.text or block.rows])
+    return nested([*parted(block for block in blocks if block.text or block.rows)])
 
 
 def _without_titles(lines: Sequence[Line]) -> list[Line]:

@@ -10,6 +10,7 @@ from .._lazy import need
 from ..bank.lexicon import LISTS, WORDS, has_verb, opens_with_verb, patterns
 from .blocks import BULLET, Block, Row, is_title, is_whole, nested, plain
 from .markdown import blocks_of
+from .parts import parted
 from .sheets import tables_of
 
 _BLOCK_TAGS = [*LISTS["block_tags"]]
@@ -112,7 +113,7 @@ def read_html(body: bytes | str) -> list[Block]:
             blocks.append(Block("item", typed[3], [(0, line)], 0, typed[2]))
         else:
             blocks.append(Block("text", text, [(0, line)], mark=tag.name))
-    return nested(blocks)
+    return nested([*parted(blocks)])
 
 
 def read_mail(path: Path) -> list[Block]:

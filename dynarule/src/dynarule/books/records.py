@@ -91,7 +91,10 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
             titles = LISTS["titles"] if has_verb(str(held)) else LISTS["titles"] | LISTS["rule_columns"]
             if key.lower() in titles and isinstance(held, str):
                 yield Block("heading", held, at, 2 * len(path) + 1)
-            elif key.lower() in LISTS["about"] and not isinstance(held, list | dict):
+            elif not isinstance(held, list | dict) and (
+                key.lower() in LISTS["about"] | LISTS["settings"]
+                or (LISTS["metadata"].intersection(path) and not has_verb(str(held)))
+            ):
                 yield Block("lost", f"{key}: {_flat(held)}", at, mark="about the document")
             elif key.lower() in LISTS["holders"]:
                 yield from _parts(held, line_of, path)

@@ -11,6 +11,7 @@ from ..bank.lexicon import LISTS, MODALS, has_verb, opens_with_verb, patterns
 from ..bank.openings import leading
 from ..bank.sources import LONGEST
 from .blocks import Block, is_whole, unnumbered
+from .parts import clauses
 
 _RE = patterns("sentences")
 TITLE = "a title of its paragraph"
@@ -35,7 +36,7 @@ def sentences(text: str) -> list[tuple[int, str]]:
             whole[-1] = (whole[-1][0], f"{last}{'' if sentence[:1] in ';,)' else ' '}{sentence}")
         else:
             whole.append((offset, sentence))
-    return whole
+    return [(offset + at, part) for offset, sentence in whole for at, part in clauses(sentence)]
 
 
 def _split(text: str) -> Iterator[tuple[int, str]]:

@@ -12,6 +12,7 @@ from typing import Any
 from zipfile import ZipFile
 
 from .._lazy import need
+from ..bank.lexicon import LISTS
 from .blocks import Block, Row, decoded, plain
 
 _DELIMITERS = ",;\t|"
@@ -100,7 +101,10 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
     for line, cells in rows:
         cells = [*cells, *[""] * (width - len(cells))]
         filled = [cell for cell in cells if cell]
-        if len({*filled}) == 1 < width and (cells[0] or len(filled) == 1):
+        ruled = (
+            table and cells[0] and table.rows[0][1][0].lower() in LISTS["rule_columns"]
+        )  # no note beside it
+        if len({*filled}) == 1 < width and (cells[0] or len(filled) == 1) and not ruled:
             alone += [(line, re.sub(r"^\d{1,2}[.)] +", "", filled[0]))]
         elif filled:
             *texts, (_, named) = alone or [(line, "" if table else title)]
