@@ -6,7 +6,7 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from ruleworld_data.io import build
+from ruleworld_data.io import build, build_stats
 from ruleworld_data.spec import SCALES, Dials
 from ruleworld_data.verify import CHECKS, parse_rule_table, render_text, verify
 from ruleworld_data.verify.mentions import question_problems
@@ -92,6 +92,8 @@ def test_signed_shards_of_another_shape(copy):
     ids = pa.array([None, *table.column("id").to_pylist()[1:]], pa.int32())
     copy.write("rules", "train", table.set_column(0, "id", ids))
     copy.write("multi_rule_3", "train", copy.rows("multi_rule_3", "train")[:-1])
+    with pytest.raises(ValueError, match="is of another build"):
+        build_stats(copy.folder)
     report = verify(copy.folder)
     said = " ".join(report["files"].examples)
     assert re.search(r"single_rule/mini.*: columns id .*template_id string, .*; expected .* fold int8", said)

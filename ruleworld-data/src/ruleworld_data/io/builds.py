@@ -219,8 +219,10 @@ def build_command(folder: str | Path, spec: WorldSpec) -> str:
     )
 
 
-def read_build(folder: str | Path) -> dict[str, Any]:
+def read_build(folder: str | Path, shape: bool = True) -> dict[str, Any]:
     """Read a build that is to be used: ``build.json``, checked against the plan, and every shard against both.
+
+    ``shape``: whether rows and columns are compared, too; who verifies says more of them.
 
     Raises
     ------
@@ -245,6 +247,6 @@ def read_build(folder: str | Path) -> dict[str, Any]:
             raise ValueError(f"shard {path} is missing; {_AGAIN}")
         if file_digest(path) != entry.get("sha256"):
             raise ValueError(f"shard {path} was changed since it was built; {_AGAIN}")
-        if not shard.matches(path):
+        if not shard.matches(path, shape):
             raise ValueError(f"shard {path} is of another build than {MANIFEST} says; {_AGAIN}")
     return manifest

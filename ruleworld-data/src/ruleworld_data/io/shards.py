@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from ..generate import table
 from ..questions.parallel import BLOCK_ROWS, block_bounds
 from ..spec import RULE_SPLITS, WorldSpec, splits_of, subtasks_of
+from .schema import QUESTION_SCHEMA, rule_schema
 
 METADATA_KEY = "ruleworld"
 
@@ -78,13 +79,20 @@ class Shard:
             writer.add_key_value_metadata({METADATA_KEY: self.fingerprint})
         return sink.getvalue().to_pybytes()
 
-    def matches(self, file: Path | pa.NativeFile) -> bool:
-        """Say whether a file's metadata say that it is this shard; no page is looked at."""
+    def matches(self, file: Path | pa.NativeFile, shape: bool = True) -> bool:
+        """Say whether a file's metadata say that it is this shard, and have its ``shape``; no page is looked at.
+
+        Who writes some rows or columns of a shard again, keeps the metadata that name it.
+        """
         try:
-            metadata = pq.read_metadata(file).metadata or {}
+            found = pq.read_metadata(file)
+            columns = found.schema.to_arrow_schema()
         except (pa.ArrowException, OSError):
             return False
-        return metadata.get(METADATA_KEY.encode()) == self.fingerprint.encode()
+        named = (found.metadata or {}).get(METADATA_KEY.encode()) == self.fingerprint.encode()
+        schema = rule_schema(self.spec.dials) if self.config == "rules" else QUESTION_SCHEMA
+        typed = (columns.names, columns.types) == (schema.names, schema.types)
+        return named and (not shape or (found.num_rows == self.rows and typed))
 
 
 def plan(spec: WorldSpec) -> list[Shard]:

@@ -63,7 +63,7 @@ def verify(
     if "clingo" in solvers:
         import_clingo()
     folder, tell = Path(build_dir), progress or (lambda stage, done, total: None)
-    spec = world_spec(read_build(folder))
+    spec = world_spec(read_build(folder, shape=False))
     report = Report(str(folder), spec.scale, spec.generator, spec.seed)
     shards = plan(spec)
     for done, shard in enumerate(shards, start=1):
