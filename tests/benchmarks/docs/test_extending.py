@@ -38,7 +38,6 @@ def dropped_in(tmp_path):
         folder.mkdir(exist_ok=True)
         (folder / f"{name}.py").write_text(code)
         importlib.import_module(f"rwbench.{family}").__path__.append(str(folder))
-        FAMILIES[family]._loaded = False
     yield
     for family, name, _ in blocks:
         importlib.import_module(f"rwbench.{family}").__path__.remove(str(tmp_path / family))
@@ -81,13 +80,8 @@ def test_what_the_page_says_about_models_is_so(serve, save_model, workspace, tmp
     (template,) = (body for language, body in blocks if language == "toml")
     (tmp_path / "my-model" / "base" / "prompt.toml").write_text(template)
     server = serve(lambda prompt, nth: "\\boxed{1}")
-    commands = [
-        line
-        for language, body in blocks
-        if language == "sh"
-        for line in body.splitlines()
-        if "my-model" in line
-    ]
+    lines = [line for language, body in blocks if language == "sh" for line in body.splitlines()]
+    commands = [line for line in lines if "my-model" in line]
     assert len(commands) == 3
     results = []
     for line in commands:

@@ -56,6 +56,8 @@ def test_ours_stand_in_the_paper_s_columns():
     assert [*table.frame.columns[3:6]] == ["average", "single rule, FOL", "parallel 2 to 4, FOL"]
     assert ours(*beside_paper(runs[:1], "table2"))[::7] == [None, None]  # no average over half of the columns
     assert beside_paper([solver], "table2") == []
+    few = made_up("dynarule", "D", "fol", 100, metrics) | {"outcomes": {"ok": 549, "failed": 1}}
+    assert "failed" in beside_paper([few], "cases")[0].frame  # without a folder, whose samples say more
 
 
 def test_runs_on_few_questions_and_on_many_are_two_tables_and_recall_goes_step_by_step():

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rwbench.retrievers import Retriever, rank
+from rwbench.retrievers import Retriever, component, rank
 from rwbench.retrievers.bm25 import BM25
 from rwbench.retrievers.fuse import RRF
 from rwbench.retrievers.random import Random
@@ -149,3 +150,22 @@ def test_scores_that_are_not_one_a_rule_are_refused(scores):
     with pytest.raises(ValueError, match="each of 5 rules needs a score"):
         rank(IDS, np.array(scores, dtype=float), 3)
     assert rank(IDS, np.array([2, 0, 1, 3, 0], dtype=np.uint8), 5).ids.tolist() == [20, 40, 30, 10, 50]
+
+
+def test_a_pool_is_prepared_once_for_equal_retrievers_also_with_fields_that_have_no_hash(monkeypatch):
+    monkeypatch.setattr(Retriever.registry, "_entries", {})
+    prepared = []
+
+    @component
+    class Weighted(Retriever):
+        name = "weighted"
+        weights: dict[str, float]
+
+        def scorer(self, ids, texts):
+            prepared.append(self)
+            return lambda query: [self.weights.get(text, 0) for text in texts]
+
+    pool = SimpleNamespace(ids=IDS, texts="abcde")
+    made = [Weighted({"c": 1.0, "d": weight}) for weight in (2, 2, 0.5)]
+    assert [search.search(pool, "", 1).ids.tolist() for search in made] == [[20], [20], [30]]
+    assert len(prepared) == 2

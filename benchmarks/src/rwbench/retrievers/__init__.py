@@ -7,8 +7,8 @@ array position; with questions that name only a rule's premise that changes most
 """
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -61,12 +61,15 @@ class Retriever(Component):
 
     def search(self, pool: Pool, query: str, k: int) -> Hits:
         """Return the best ``k`` rules of a pool, fewer if fewer are retrieved; questions share what is prepared."""
-        return rank(pool.ids, _prepared(self, pool)(query), k)
+        scorer = next((made for who, of, made in _PREPARED if of is pool and who == self), None)
+        if scorer is None:
+            scorer = self.pool_scorer(pool)
+            _PREPARED.append((self, pool, scorer))
+        return rank(pool.ids, scorer(query), k)
 
 
-@lru_cache(maxsize=64)
-def _prepared(retriever: Retriever, pool: Pool) -> Scorer:
-    return retriever.pool_scorer(pool)
+_PREPARED: deque[tuple[Retriever, Pool, Scorer]] = deque(maxlen=64)
+"""Found by comparing: a retriever that has a list or a dict among its fields has no hash."""
 
 
 def rank(ids: Ids, scores: Scores, k: int) -> Hits:

@@ -56,7 +56,7 @@ def beside_paper(results: Sequence[Results], name: str, folder: Path | None = No
         shown = [run for run in first if run["method"]["key"] in methods]
         shown = [run for run in shown if run["spec"]["pool_size"] <= most_rules]
         if name == "cases":
-            cells = partial(cells, folder=folder)
+            cells = partial(cells, folder=folder) if folder else rows.outcomes
         found = [
             Beside(f"{title}; {setting.title()}.", rows.run_table(setting, cells))
             for setting in settings(shown)
