@@ -88,8 +88,9 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
         below = blocks[at + 1] if at + 1 < len(blocks) else block
         # "5. HOW TO CLAIM", "5. Claims" above "5.1"
         loud = block.mark[:1].isdigit() and (block.text.isupper() or below.text.startswith(f"{block.mark}1"))
-        named = _RE.clause_title.match(block.text) and (below.kind == "item" or len(below.text) > 40)
-        named = named and not has_verb(block.text.rpartition(" ")[0])  # "14.32.030 Parking limits."
+        title = _RE.clause_title.match(block.text)
+        named = title and (below.kind == "item" or len(below.text) > 40)
+        named = named and not is_clause(title[1])  # "14.32.030 Parking limits."
         named = named and (not NUMBER.match(below.text) or below.text.startswith(block.text.split()[0]))
         if block.kind == "text" and _RE.sum.fullmatch(block.text):
             block.kind, block.mark = "lost", "a sum"

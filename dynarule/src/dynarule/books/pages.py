@@ -73,7 +73,7 @@ def read_html(body: bytes | str) -> list[Block]:
     blocks: list[Block] = []
     begun: set[int] = set()  # items of which a paragraph has been read
     for tag in soup.find_all([*_TITLES, *"p li table dt dd div blockquote button".split()]):
-        if tag.find_parent("table"):
+        if tag.find_parent("table") or tag.parent is None:
             continue
         line = tag.sourceline or 1
         if tag.name == "table":
@@ -133,6 +133,9 @@ def _spanned(table: Any) -> list[Row]:
     """Return the rows of a page's table, with the cells that go over several in each."""
     rows: list[Row] = []
     below: dict[int, tuple[int, str]] = {}  # column: how many rows more, and what
+    for within in table.find_all("table"):  # in a cell: "up to 9: 1; over 9: 2"
+        inner = [r.find_all(["td", "th"]) for r in within.find_all("tr") if r.find("td")]
+        within.replace_with("; ".join(": ".join(cell.get_text(" ", True) for cell in r) for r in inner))
     for row in table.find_all("tr"):
         cells: list[str] = []
         for cell in [*row.find_all(["td", "th"]), None]:

@@ -1,5 +1,6 @@
 """Texts that hold several rules, as parts of one rule each."""
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
@@ -29,34 +30,27 @@ def parted(blocks: Iterable[Block]) -> Iterator[Block]:
 
 def _counted(block: Block) -> Iterator[Block]:
     """Yield the items that are counted in a block from its first mark on, behind what leads in to them."""
-    text, marks = block.text, [(0, 0, _place(block.mark))]
+    text, marks = block.text, [(0, 0, block.mark)]
     for mark in _RE.counted.finditer(text):
-        before, (form, number) = text[: mark.start()].lower().split()[-1:], _place(mark[1])
-        last_form, last = marks[-1][2]
-        if number == 1 and (not before or before[0][-1] in ":.!?–—") and len(marks) == 1:
-            marks = [(mark.start(), mark.end(), (form, number))]
-        elif (form, number) == (last_form, last + 1) and _RE.closed.search(text[: mark.start()]):
-            marks.append((mark.start(), mark.end(), (form, number)))
-    # "1. Fill in form 2. Sign it." is an order and its form
-    if len(marks) < 2 + (marks[-1][2][0] == "1."):
+        if len(marks) == 1 and _RE.first.fullmatch(text[: mark.end(1)]):
+            marks = [(mark.start(), mark.end(), mark[1])]
+        elif mark[1] == _after(marks[-1][2]) and _RE.closed.search(text[: mark.start()]):
+            marks.append((mark.start(), mark.end(), mark[1]))
+    if len(marks) < 2 + marks[-1][2].endswith("."):  # "1. Fill in form 2. Sign it."
         yield block
         return
     if lead := text[: marks[0][0]].strip():
         yield replace(block, text=lead)
     text += "" if _RE.stop.search(text) else "."  # what stands below is another list
     depth = block.depth + bool(lead and block.kind == "item")
-    for (_, begin, (form, number)), (end, *_) in pairwise([*marks, (len(text), 0, ("", 0))]):
+    for (_, begin, name), (end, *_) in pairwise([*marks, (len(text), 0, "")]):
         starts = [(at - begin, line) for at, line in block.starts if begin < at < end]
-        name = form.replace("1", str(number)).replace("a", chr(96 + number))
         yield Block("item", text[begin:end].strip(), [(0, block.line_at(begin)), *starts], depth, name)
 
 
-def _place(mark: str) -> tuple[str, int]:
-    """Return the form of an item's mark, such as "(a)" or "1.", and its place in the count; 0 for other marks."""
-    name = mark.strip("().")
-    if name.isdecimal():
-        return mark.replace(name, "1"), int(name)
-    return (mark.replace(name, "a"), ord(name) - 96) if len(name) == 1 and "a" <= name <= "z" else (mark, 0)
+def _after(mark: str) -> str:
+    """Return the mark that is next in the count: "(b)" for "(a)"."""
+    return re.sub(r"[a-h]|\d+", lambda n: str(int(n[0]) + 1) if n[0].isdigit() else chr(ord(n[0]) + 1), mark)
 
 
 def clauses(sentence: str) -> list[tuple[int, str]]:
@@ -67,16 +61,15 @@ def clauses(sentence: str) -> list[tuple[int, str]]:
     shown = blanked(sentence)
     ends = [0, *(mark.end() for mark in _RE.semicolon.finditer(shown)), len(shown) + 2]
     first, *others = [shown[begin : end - 2] for begin, end in pairwise(ends)]
-    holds = ": " in first or LEAD.match(first) or _RE.holds.search(first)
-    if holds or not others or not has_verb(first) or not all(map(_is_own, others)):
+    own = all(has_verb(each) and not _RE.refers.match(each) and not _opens(each) for each in others)
+    if ": " in first or _opens(first) or _RE.holds.search(first) or not (others and own and has_verb(first)):
         return [(0, sentence)]
     parts = [(at, sentence[at : end - 2].removesuffix(".")) for at, end in pairwise(ends)]
     return [
-        (at, f"{part[:1].upper() if part.split()[0].isalpha() else part[:1]}{part[1:]}.")
-        for at, part in parts
+        (at, f"{part[:1].upper()}{part[1:]}." if _RE.word.match(part) else f"{part}.") for at, part in parts
     ]
 
 
-def _is_own(clause: str) -> bool:
-    order = VERBS.get(clause.split()[0].lower()) if clause else True
-    return bool(has_verb(clause) and not order and not LEAD.match(clause) and not _RE.refers.match(clause))
+def _opens(clause: str) -> bool:
+    """Whether a clause begins with a condition, or is an order."""
+    return bool(LEAD.match(clause) or VERBS.get(clause.split(" ")[0].lower()))

@@ -50,7 +50,9 @@ def table_rules(
     header, body = rows[0][1], rows[1:]
     even = len({len(cells) for _, cells in rows}) == 1
     two = even and len(header) == 2 and not (text or outcomes)
-    if two and (bare or re.search(r"\d", header[1] + header[0] * (header[0].count(" ") > 1))):
+    if two and (
+        bare or re.search(r"\d|^(?:free|none|waived)\b", header[1] + header[0] * (header[0].count(" ") > 1))
+    ):
         made = [TableRule(line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value]
         return made, "if first column, then second"
     if even and not _is_header(header, [cells for _, cells in body]):
@@ -126,14 +128,15 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
     decides = [i for i in decides if names[i] != "action"] or decides
     if decides and any(kept.index(i) > kept.index(decides[0]) for i in bounded):
         return decides  # "Action", then from where and to where
-    bounded -= {*kept[-1:]}
+    bounded -= {*kept[-2:]} if bounded.issuperset(kept[-2:]) else {*kept[-1:]}  # "From", "To": hours
     start = max([1, *(kept.index(i) + 1 for i in bounded)])
     most = min(len(kept), 20) - 1  # all columns, of thousands, would take the square
     while start < most and len({tuple(row[i] for i in kept[:start]) for row in rows}) < len(rows):
         start += 1
     named = [n for n, i in enumerate(kept) if n and i not in bounded and words[i] & OUTCOME_NAMES]
     if named:
-        amounts = all(re.search(r"\d", row[kept[start]]) for row in rows) if start < named[0] else False
+        filled = [row for row in rows if any(row[i] for i in kept[start + 1 :])]  # others: "not lent"
+        amounts = start < named[0] and all(re.search(r"\d", row[kept[start]]) for row in filled)
         start = start if amounts else named[0]
     return [i for i in kept[start:] if i not in bounded]
 
