@@ -16,16 +16,13 @@ FOREIGN = _RE.foreign
 def parted(blocks: Iterable[Block]) -> Iterator[Block]:
     """Yield what is counted within a text, "1) No dogs 2) No bikes", as items; of two languages the English one."""
     for block in blocks:
-        if block.kind not in ("text", "item"):
-            yield block
-            continue
-        halves = block.text.split(" / ")
+        halves = block.text.split(" / ") if block.kind in ("text", "item") else []
         english = [half for half in halves if not FOREIGN.match(half)]
         if len(english) == 1 < len(halves):
             said = " / ".join(half for half in halves if half != english[0])
             yield Block("lost", said, block.starts, mark="the same in another language")
             block.text = english[0]
-        yield from _counted(block)
+        yield from _counted(block) if halves else [block]
 
 
 def _counted(block: Block) -> Iterator[Block]:

@@ -86,14 +86,14 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
         title = {path[-2]: path[-1]} if path[1:] and not whole else {}  # incidents: P1
         yield records([title | value], [line_of(str(next(iter(value))))])
     elif isinstance(value, dict):
+        about, noted = LISTS["about"] | LISTS["settings"], LISTS["metadata"].intersection(path)
         for name, held in value.items():
             key, at = str(name).replace("_", " "), [(0, line_of(str(name)))]
             titles = LISTS["titles"] if has_verb(str(held)) else LISTS["titles"] | LISTS["rule_columns"]
             if key.lower() in titles and isinstance(held, str):
                 yield Block("heading", held, at, 2 * len(path) + 1)
-            elif not isinstance(held, list | dict) and (
-                key.lower() in LISTS["about"] | LISTS["settings"]
-                or (LISTS["metadata"].intersection(path) and not has_verb(str(held)))
+            elif (key.lower() in about or (noted and not has_verb(str(held)))) and not isinstance(
+                held, list | dict
             ):
                 yield Block("lost", f"{key}: {_flat(held)}", at, mark="about the document")
             elif key.lower() in LISTS["holders"]:
