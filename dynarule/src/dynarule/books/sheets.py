@@ -101,7 +101,7 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
     for line, cells in rows:
         cells = [*cells, *[""] * (width - len(cells))]
         filled = [cell for cell in cells if cell]
-        ruled = table and cells[0] and table.rows[0][1][0].lower() in LISTS["rule_columns"]  # without a note
+        ruled = table is not None and bool(cells[0]) and table.rows[0][1][0].lower() in LISTS["rule_columns"]
         if len({*filled}) == 1 < width and (cells[0] or len(filled) == 1) and not ruled:
             alone += [(line, re.sub(r"^\d{1,2}[.)] +", "", filled[0]))]
         elif filled:
