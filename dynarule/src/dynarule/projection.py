@@ -150,8 +150,9 @@ def score_keys(query_BSHD: Tensor, key_BKF: Tensor) -> Tensor:
 def dot_rows(direction_BP: Tensor, keys_NP: Tensor) -> Tensor:
     """Return fp32 dot products (B, N) of fp32 directions with keys stored in fp32, bf16 or fp16, without gradient.
 
-    On a CPU halves are widened a tile at a time, which stays in a core's cache. On a GPU the direction is split into a
-    half and the rest, so that the product reads halves, sums in fp32 and loses nothing of the query.
+    On a CPU halves are widened a tile at a time into one buffer that stays in a core's cache; a new buffer per tile can
+    cost more than the product. On a GPU the direction is split into a half and the rest, so that the product reads
+    halves, sums in fp32 and loses nothing of the query.
     """
     if keys_NP.dtype == torch.float32:
         return direction_BP @ keys_NP.T
@@ -161,4 +162,5 @@ def dot_rows(direction_BP: Tensor, keys_NP: Tensor) -> Tensor:
         both = torch.mm(torch.cat([high, low]), keys_NP.T, out_dtype=torch.float32)
         return both[: len(high)] + both[len(high) :]
     tiles = keys_NP.split(max(1, CACHE_TILE // keys_NP.shape[1]))
-    return torch.cat([direction_BP @ tile_RP.float().T for tile_RP in tiles], 1)
+    wide_RP = torch.empty(tiles[0].shape, dtype=torch.float32, device=keys_NP.device)
+    return torch.cat([direction_BP @ wide_RP[: len(tile_RP)].copy_(tile_RP).T for tile_RP in tiles], 1)

@@ -354,8 +354,13 @@ class RuleBank:
         if len(self._found) > 2 * len(texts):  # a bank that is changed for years must not grow
             self._found.clear()
         self.version += 1
-        for kept in ("_row_of", "_row_of_text"):
-            vars(self).pop(kept, None)
+        for kept, said in (("_row_of", self.ids), ("_row_of_text", self.texts)):
+            if (
+                new and order == range(len(ids)) and kept in vars(self)
+            ):  # of an addition, only what is new is read
+                vars(self)[kept].update((same_form(said[row]), row) for row in order[-new:])
+            else:
+                vars(self).pop(kept, None)
 
     @cached_property
     def _row_of(self) -> dict[str, int]:
