@@ -9,7 +9,7 @@ from itertools import groupby, pairwise, takewhile
 from typing import Any
 
 from ..bank.clauses import split_rule
-from ..bank.lexicon import LISTS, RESTRICTS, VERBS, has_verb, is_told, opens_with_verb, patterns
+from ..bank.lexicon import ARTICLES, LISTS, RESTRICTS, VERBS, has_verb, is_told, opens_with_verb, patterns
 from ..bank.openings import CLAUSAL, leading
 from .blocks import OPEN, SECTION, Block, is_clause, is_number, is_title, is_whole
 from .parts import FOREIGN
@@ -272,11 +272,12 @@ class Document:
                 parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]
             held = _RE.condition.match(parts[0][1])  # "If in eyes: rinse. Call a doctor."
             named = held or _RE.label.match(parts[0][1])  # "Red: chest pain. See at once."
+            several = named and _RE.label.match(parts[0][1][named.end() :])  # "Points: Win: 3. Draw: 1."
             orders = [VERBS.get(part.split(" ")[0].lower()) for _, part in parts]  # "Wear gloves. Wash ..."
             item = isinstance(where, Block) and where.kind == "item"
             for n, (at, part) in enumerate(parts):
                 says = has_verb(part) and not part.startswith(("Not ", "Only "))
-                own = part[:1] in ("(", "[") or _RE.label.match(part)
+                own = part[:1] in ("(", "[") or (_RE.label.match(part) and not several)
                 if n and named and not own and (held or item or orders[n] or not says):
                     parts[n] = at, f"{named[0]}{part}"
             term = above[-1][1] if above and isinstance(where, Block) and where.mark == ":" else ""
@@ -322,7 +323,9 @@ def _is_heading(block: Block, after: Block) -> bool:
     if asks or (SECTION.match(text) and is_title(text)):
         return True
     ends = text.endswith((":", "-", "—", ",")) or is_whole(text.removesuffix("etc.")) or RUNS_ON.search(text)
-    verb = is_clause(text) if block.kind == "item" or len(text.split()) < 5 else has_verb(text)
+    words = text.lower().split()
+    short = len(words) < 5 and ARTICLES.isdisjoint(words[1:2])  # no "Lock the door"
+    verb = is_clause(text) if block.kind == "item" or short else has_verb(text)
     if ends or verb or leading(text):
         return False
     lists = block.kind == "text" and after.kind == "item"

@@ -72,7 +72,7 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
             for item in itertools.takewhile(lambda block: block.kind == "item", reversed(blocks)):
                 item.text += f" -> {plain(text[arrow.end() :])}"
             above = ""
-        elif last and _goes_on(above, text, last, wrapped, width):
+        elif last and (_goes_on(above, text, last, wrapped, width) or (last.mark == ":" and text[0] == " ")):
             last.go_on(plain(text), number)
             above = text
         else:
