@@ -6,7 +6,9 @@ import math
 import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import make_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -388,6 +390,11 @@ def test_the_folder_of_a_stranger_takes_neither_memory_nor_time(folder, tiny_mod
         assert len(str(error.value)) < 600
     assert time.process_time() - began < 20
     assert not [m for m in model.modules() if isinstance(m, DynaRuleLayer)]
+
+
+def test_what_a_subclass_adds_is_its_own_matter():
+    kind = make_dataclass("Shifted", [("shift", int, 0), ("other", Any, None)], bases=(DynaRuleConfig,))
+    assert kind(encoder_dim=8, shift=-1).shift == -1
 
 
 def test_files_that_are_missing_pickled_or_damaged_are_refused(folder, tiny_model):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import math
+import sys
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
@@ -138,37 +139,46 @@ def base_matrix(module: nn.Module) -> Any:
     return getattr(getattr(module, "token_adapter", None), "base_layer", module)
 
 
-def check_fields(settings: Any, zero: Collection[str] = (), most: float = math.inf, but: Any = ()) -> None:
-    """Raise ValueError that names the first field of a dataclass, but for those of another, that is not of its type.
+def check_fields(
+    settings: Any, zero: Collection[str] = (), most: float = math.inf, of: Any = None, but: Any = ()
+) -> None:
+    """Raise ValueError that names the first field of a dataclass that is not of its type, of a class but for those.
 
-    Numbers are finite, positive unless they may be ``zero``, and whole ones are not larger than ``most``.
+    Numbers are finite, positive unless they may be ``zero``, and whole ones are not larger than ``most``. What a
+    subclass of the class ``of`` adds is its own matter.
     """
-    hints, others = get_type_hints(type(settings)), {f.name for f in but}
-    for name in (f.name for f in fields(settings) if f.name not in others):
+    hints, others = get_type_hints(of or type(settings)), {f.name for f in but}
+    for name in (f.name for f in fields(of or settings) if f.name not in others):
         value, hint = getattr(settings, name), hints[name]
         if get_origin(hint) is Literal:
-            if value not in get_args(hint):
-                raise ValueError(f"{name} must be one of {get_args(hint)}, got {value!r:.60}")
+            choices = get_args(hint)
+            if type(value) not in map(type, choices) or value not in choices:
+                raise ValueError(f"{name} must be one of {choices}, got {value!r:.60}")
             continue
         union = get_args(hint) if get_origin(hint) is UnionType else (hint,)
         kinds = tuple(get_origin(kind) or kind for kind in union if kind is not NoneType)
         if value is None and NoneType in union:
             continue
         if kinds in ((int,), (float,)):
-            check_number(name, value, kinds == (int,), name in zero, most)
+            check_number(name, value, kinds == (int,), name in zero, most, ", or None" * (NoneType in union))
         elif not isinstance(value, kinds):
             wanted = " or ".join(_KINDS.get(kind, f"a {kind.__name__}") for kind in kinds)
             raise ValueError(f"{name} must be {wanted}, got {value!r:.60}")
 
 
 def check_number(
-    name: str, value: Any, whole: bool = False, zero: bool = False, most: float = math.inf
+    name: str,
+    value: Any,
+    whole: bool = False,
+    zero: bool = False,
+    most: float = math.inf,
+    otherwise: str = "",
 ) -> None:
-    """Raise ValueError unless a value is a finite number, positive or 0 or more."""
+    """Raise ValueError unless a value is a number that is positive, or 0 or more, and that a float can hold."""
     is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
     least = 0 if zero else math.ulp(0)
     # a NaN would be trained with to the end
-    if not (is_number and least <= value < math.inf and (value <= most or not whole)):
+    if not (is_number and least <= value <= sys.float_info.max and (value <= most or not whole)):
         wanted = ("0 or more" if zero else "positive") + " and whole" * (whole and not isinstance(value, int))
         limit = f", {most:,} at most" if whole and most < math.inf else ""
-        raise ValueError(f"{name} must be {wanted}{limit}, got {value!r:.60}")
+        raise ValueError(f"{name} must be {wanted}{limit}{otherwise}, got {value!r:.60}")

@@ -1,7 +1,6 @@
 """Training: what moves and what stays, resuming, logs, bf16, checkpointing, and several processes."""
 
 import json
-import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -239,19 +238,8 @@ def test_what_cannot_be_trained_is_refused(case, quick, run, tmp_path):
 
 
 def test_a_recipe_that_cannot_be_is_refused():
-    for changes, message in (
-        ({"method": "rag"}, "method must be one of"),
-        ({"pool_size": (9, 3)}, "pool_size"),
-        ({"temperature": -1}, "temperature must be positive, got -1"),
-        *(
-            ({"weight_decay": value}, "weight_decay must be 0 or more")
-            for value in (math.nan, "1", True, [1])
-        ),
-        ({"epochs": math.inf}, "epochs must be positive"),
-        ({"batch_size": 1.5}, "batch_size must be positive and whole"),
-        ({"additions": {"moun": {}}}, r"unknown addition 'moun'; there are .*'muon'"),
-        ({"additions": {"muon": {"rate": 1}}}, r"muon has no setting 'rate'; it has \['value_rate'"),
-    ):
+    strange = Path(__file__).with_name("strange_recipes.jsonl").read_text().splitlines()
+    for changes, message in [*map(json.loads, strange), ({"seed": 10**400}, "seed must be 0 or more")]:
         with pytest.raises(ValueError, match=message):
             Recipe(**changes)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from Stemmer import algorithms
 from torch import nn
 
-from ..config import DynaRuleConfig
+from ..base_model import LARGEST, check_fields
+from ..config import MAY_BE_ZERO, DynaRuleConfig
 from ..projection import RuleProjection
 from .lookahead import LookAhead
 from .reader import SearchReader
@@ -38,6 +39,7 @@ class PlusConfig(DynaRuleConfig):
     def validate(self) -> None:
         """Raise ValueError that names the first setting that cannot be."""
         super().validate()
+        check_fields(self, MAY_BE_ZERO, LARGEST, PlusConfig, fields(DynaRuleConfig))
         if self.word_stemmer not in ("", *algorithms()):
             raise ValueError(f"word_stemmer must be one of {algorithms()}, got {self.word_stemmer!r:.60}")
         if self.confidence_layer is None:

@@ -69,8 +69,8 @@ class Recipe:
     def __post_init__(self) -> None:
         size: Any = self.pool_size
         sizes = tuple(size) if isinstance(size, tuple | list) else (size, size)
-        if len(sizes) != 2 or not all(isinstance(n, int) for n in sizes) or not 1 <= sizes[0] <= sizes[1]:
-            raise ValueError(f"pool_size must be a positive number or a range (low, high), got {size!r}")
+        if len(sizes) != 2 or not all(type(n) is int for n in sizes) or not 1 <= sizes[0] <= sizes[1]:
+            raise ValueError(f"pool_size must be a positive number or a range (low, high), got {size!r:.60}")
         object.__setattr__(self, "pool_size", size if isinstance(size, int) else sizes)
         zero = {"hard_share", "retrieval_weight", "warmup_ratio", "weight_decay", "max_grad_norm", "seed"}
         check_fields(self, zero)
