@@ -10,16 +10,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 11_390,
-    "dynarule": 13_420,
-    "benchmarks": 10_777,
-    "tests": 19_940,
+    "ruleworld-data": 11_170,
+    "dynarule": 13_380,
+    "benchmarks": 10_400,
+    "tests": 19_970,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 35_580
+ALL_SOURCE = 34_945
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
-TRACKED_MB = 64.3
+TRACKED_MB = 64.0
 START_SECONDS = 1.5
 """CPU of `--help`, of which Python itself takes a part."""
 
