@@ -109,13 +109,13 @@ def test_circular_rules_are_an_error():
         AspSolver(base)
 
 
-def test_clingo_refuses_numbers_that_wrap(base):
-    solver = AspSolver(base)
+def test_clingo_refuses_numbers_that_wrap_and_rules_that_are_not_there(base):
+    solver, large = AspSolver(base), "Has(x, Mineral_scale, 5) & Gain_Strong_fin(x, 900000000)"
     assert solver.answers([("Has(x, Mineral_scale, 5000000)", "Has(x, Mineral_scale, ?)")]) == [("5000000",)]
     with pytest.raises(ValueError, match="32-bit"):
-        solver.answers(
-            [("Has(x, Mineral_scale, 5) & Gain_Strong_fin(x, 900000000)", "Has(x, Mineral_scale, ?)")]
-        )
+        solver.answers([(large, "Has(x, Mineral_scale, ?)")])
+    with pytest.raises(ValueError, match="not in the rule base"):
+        solver.answers([("Bridge(x)", "In(x, ?)")], [base.find([99])])
 
 
 # A random small world that keeps none of the generator's constraints: several rules per key, shared attributes, long

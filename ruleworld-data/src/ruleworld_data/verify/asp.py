@@ -66,6 +66,8 @@ class AspSolver:
             return []
         pools = [np.arange(len(self.base))] if pools is None else pools
         rows = np.concatenate(pools)
+        if (rows < 0).any():  # which would count from the end
+            raise ValueError("a pool names a rule that is not in the rule base")
         rules = self.base.rules.iloc[rows].assign(
             pool=np.repeat(range(len(pools)), [len(own) for own in pools])
         )
