@@ -140,15 +140,15 @@ def base_matrix(module: nn.Module) -> Any:
 
 
 def check_fields(
-    settings: Any, zero: Collection[str] = (), most: float = math.inf, of: Any = None, but: Any = ()
+    settings: Any, zero: Collection[str] = (), most: float = math.inf, names: Collection[str] | None = None
 ) -> None:
-    """Raise ValueError that names the first field of a dataclass that is not of its type, of a class but for those.
+    """Raise ValueError that names the first field of a dataclass whose value is not of its type.
 
-    Numbers are finite, positive unless they may be ``zero``, and whole ones are not larger than ``most``. What a
-    subclass of the class ``of`` adds is its own matter.
+    Numbers are finite, positive unless they may be ``zero``, and whole ones are ``most`` at most. Only the fields of
+    ``names`` are looked at, by default all.
     """
-    hints, others = get_type_hints(of or type(settings)), {f.name for f in but}
-    for name in (f.name for f in fields(of or settings) if f.name not in others):
+    hints = get_type_hints(type(settings))
+    for name in names or [field.name for field in fields(settings)]:
         value, hint = getattr(settings, name), hints[name]
         if get_origin(hint) is Literal:
             choices = get_args(hint)

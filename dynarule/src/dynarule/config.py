@@ -107,7 +107,7 @@ class DynaRuleConfig(PeftConfig, metaclass=_OfFile):
 
     def validate(self) -> None:
         """Raise ValueError that names the first setting that cannot be."""
-        check_fields(self, MAY_BE_ZERO, LARGEST, DynaRuleConfig, fields(PeftConfig))
+        check_fields(self, MAY_BE_ZERO, LARGEST, DynaRuleConfig.__annotations__)
         first, every, layer = self.first_layer, self.every, self.confidence_layer
         if layer is not None and (layer < first or (layer - first) % every):
             raise ValueError(

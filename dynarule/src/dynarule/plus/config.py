@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from Stemmer import algorithms
@@ -39,7 +39,7 @@ class PlusConfig(DynaRuleConfig):
     def validate(self) -> None:
         """Raise ValueError that names the first setting that cannot be."""
         super().validate()
-        check_fields(self, MAY_BE_ZERO, LARGEST, PlusConfig, fields(DynaRuleConfig))
+        check_fields(self, MAY_BE_ZERO, LARGEST, PlusConfig.__annotations__)
         if self.word_stemmer not in ("", *algorithms()):
             raise ValueError(f"word_stemmer must be one of {algorithms()}, got {self.word_stemmer!r:.60}")
         if self.confidence_layer is None:
