@@ -247,13 +247,9 @@ def dial_hashes():
 
 def kind_hashes():
     """Hash tiny worlds of data 1.2 whole: questions of every kind, in usual and in other words."""
-    few = {"hops": 2, "parts": 2}
-    hashes = {}
-    for dials in (
-        Dials(),
-        Dials(**few, compare=True, exceptions=2, words=0.5),
-        Dials(**few, unknown=True, words=1.0),
-    ):
+    few, hashes = "hops=2,parts=2,", {}
+    for text in ("", few + "compare=true,exceptions=2,words=0.5", few + "unknown=true,words=1.0"):
+        dials = Dials.parse(text)
         made = {"scale": "tiny", "version": "1.2", "dials": dials}
         names = subtasks_of(dials)[:: 4 if dials == Dials() else 1]
         asked = [question_table(name, split, **made) for split in ("test", "unseen") for name in names]

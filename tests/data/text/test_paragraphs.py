@@ -62,6 +62,7 @@ def test_every_paragraph_is_read_back(words):
     assert max(sizes) == 3 and sizes.count(1) < 0.15 * len(told) < 0.6 * sizes.count(2)
     text = " ".join(row["text"] for row in told)
     assert all(phrase.casefold() in text.casefold() for phrase in (*BESIDES, *LEADS, "The same holds if "))
+    assert not re.search("another creature|some other being", text)  # "that creature" could be either
 
 
 def test_a_key_names_the_paragraphs_and_what_is_no_rule_is_refused():

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..io.schema import RULE_SCHEMA
-from ..spec import OPERATORS, ROLES, VERSION
+from ..spec import OPERATORS, ROLES, VERSION, VERSIONS
 from ..world import Ints, Names, RuleBlock, World, article, with_object
 from .fol import AND, COMPARED
 
@@ -57,7 +57,7 @@ def block_table(
 
     ``in_paper`` says which rows are in the paper's subset; all of them where it is not given.
     """
-    worded = block.columns | _wording(block, world.forms(block))
+    worded = block.columns | _wording(block, world.forms(block), version)
     (premise_nl, premise_fol), (conclusion_nl, conclusion_fol) = (
         _half(worded, world.names, half, *_halves(half, version)[block.type])
         for half in ("premise", "conclusion")
@@ -91,16 +91,18 @@ def block_table(
     return pa.table({field.name: columns[field.name] for field in schema})
 
 
-def _wording(block: RuleBlock, forms: dict[str, Ints]) -> dict[str, Ints]:
+def _wording(block: RuleBlock, forms: dict[str, Ints], version: str) -> dict[str, Ints]:
     """Return the columns of forms, with the frames that do not go together changed."""
     if not forms:
         return {}
     forms = dict(forms)
     forms["late"] = forms["join"] == len(JOINS) - 1
-    # "another creature ... once a creature chases it" would name them in no order
+    # "another creature ... once a creature chases it" would name them in no order, and of "a creature chases another
+    # creature, that creature" nobody knows which: data 1.1 has the latter
     if block.type.startswith("action"):
         letters = np.array([0, 0, 3, 3])[forms["mention"]]
-        forms["mention"] = np.where(forms["late"], letters, forms["mention"])
+        unclear = forms["late"] | (version != VERSIONS[0])
+        forms["mention"] = np.where(unclear, letters, forms["mention"])
     if block.type == "entity2attr":  # "it" cannot stand before what it is
         forms["conclusion_frame"] = np.where(
             forms["late"], np.maximum(forms["conclusion_frame"], 1), forms["conclusion_frame"]
