@@ -52,7 +52,8 @@ def test_worlds_and_seeds_differ_and_give_no_benchmark_rule_away():
         ({"seed": -1}, "seed must be an integer from 0"),
         ({"number": -1}, "number must be a non-negative integer"),
         ({"questions": {"multi_hop": 1}}, "unknown sub-task 'multi_hop'; did you mean"),
-        ({"questions": {"multi_hop_4": 200_000}}, "questions wanted, but this world has only"),
+        ({"questions": {"multi_hop_4": 200_000}}, "wanted of multi_hop_4, but this world has only"),
+        *(({name: "tiny"}, f"{name} must be given as in .*, got 'tiny'") for name in ("dials", "sizes")),
         *(({"questions": {"multi_hop_2": wrong}}, "non-negative integer") for wrong in (-1, True, 1.5)),
     ],
 )

@@ -18,6 +18,7 @@ from .spec import (
     Dials,
     WorldSizes,
     check_count,
+    check_kind,
     check_name,
     check_seed,
     check_subtask,
@@ -75,6 +76,8 @@ def fresh_world(
     """
     check_seed(seed)
     check_name("version", version, VERSIONS)
+    check_kind("dials", dials, Dials, "Dials(hops=6) or Dials.parse('hops=6')")
+    check_kind("sizes", sizes, WorldSizes, "SCALES['tiny'].sizes")
     for subtask in questions:
         check_subtask("sub-task", subtask, dials)
     for name, value in {"number": number, **questions}.items():

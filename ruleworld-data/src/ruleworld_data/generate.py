@@ -36,7 +36,7 @@ def world_of(spec: WorldSpec | str) -> World:
     ``validation``, ``test`` and ``mini`` are the same questions at scales ``paper`` and ``full``, so they use the
     paper's subset of the world; ``heldout`` has a world of its own.
     """
-    if isinstance(spec, str):
+    if not isinstance(spec, WorldSpec):
         spec = WorldSpec(version=data_version(spec))
     # Splits of one world share it: held-out is all that tells them apart.
     return _world(replace(spec.drawn, split="heldout" if spec.split == "heldout" else "train"))

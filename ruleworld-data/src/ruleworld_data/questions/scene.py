@@ -57,15 +57,8 @@ class Scene:
             things = f"{count} {names.counted(attribute, self._form('stated'))[1]}"
             self.who, a_who = "creature", self.texts["phrases"]["stated"].format(things=things)
             self.facts = [self._has(attribute, count)]
-        self.slots = {
-            "X": a_who,
-            "X_capital": _capital(a_who),
-            "S": f"the {self.who}",
-            "each": "",
-            "chain": "",
-        }
-        if start != "action":
-            self.slots["S"] = "it"
+        again = f"the {self.who}" if start == "action" else "it"
+        self.slots = {"X": a_who, "X_capital": _capital(a_who), "S": again, "each": "", "chain": ""}
         self.steps: list[Step] = []
         self.premise = self.stated = self.cause = ("", "")
         self.place, self.state = ("", ""), ""
@@ -92,8 +85,7 @@ class Scene:
         elif self.start == "environment":
             place, worded = hop["environment"], (hop["environment"], self._form("environment"))
             entering = names.enter(*worded)
-            self.slots |= {"at_place": names.at(*worded)}
-            self.slots |= {"enters": entering.third, "entered": entering.past}
+            self.slots |= {"at_place": names.at(*worded), "enters": entering.third, "entered": entering.past}
             self._state_fact(f"{who} is {names.at(*worded)}", self._in(place))
             self.place = self.premise
         elif self.start == "state":
@@ -101,10 +93,8 @@ class Scene:
             self._state_fact(f"{who} is {state}", f"{symbols['state'][hop['state']]}(x)")
         elif self.start == "action":
             self.start = ROLES[hop.get("role", ROLES.index("target"))]  # only a target enters an environment
-            act, the_other = (
-                names.verb(hop["action"], self._form("action")),
-                names.kind(other, self._form("other")),
-            )
+            act = names.verb(hop["action"], self._form("action"))
+            the_other = names.kind(other, self._form("other"))
             particle = self.texts["particles"].get(act.base, "")
             a_name = f"{article(the_other)} {the_other}"
             self.slots |= {"Y": a_name, "Y_capital": _capital(a_name)}

@@ -328,7 +328,7 @@ def draw_units(
     limit = {skeleton: source.numbered for skeleton, source in sources.items()}
     drawn: dict[Skeleton, Units] = {}
     while True:
-        quota = _allocate(count, shares, limit)
+        quota = _allocate(count, shares, limit, str(key[-1]))
         for skeleton, source in sources.items():
             if skeleton not in drawn or len(drawn[skeleton]) != quota[skeleton]:
                 drawn[skeleton] = source.draw(Stream("units", *key, skeleton.key), quota[skeleton])
@@ -338,10 +338,12 @@ def draw_units(
         limit |= short
 
 
-def _allocate(count: int, shares: dict[Skeleton, float], limit: dict[Skeleton, int]) -> dict[Skeleton, int]:
+def _allocate(
+    count: int, shares: dict[Skeleton, float], limit: dict[Skeleton, int], name: str
+) -> dict[Skeleton, int]:
     """Split ``count`` by shares, passing on what a skeleton cannot take; whole numbers that add up."""
     if sum(limit.values()) < count:
-        raise ValueError(f"{count} questions wanted, but this world has only {sum(limit.values())}")
+        raise ValueError(f"{count} questions wanted of {name}, but this world has only {sum(limit.values())}")
     quota = dict.fromkeys(shares, 0)
     left = count
     while left:

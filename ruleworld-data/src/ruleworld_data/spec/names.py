@@ -96,6 +96,12 @@ def check_share(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
 
 
+def check_kind(name: str, value: object, kind: type, example: str) -> None:
+    """Check that a value is of a class of this package; else a `ValueError` with what to type."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be given as in {example}, got {value!r:.80}")
+
+
 def check_seed(seed: object) -> int:
     """Return a world seed if it is an integer from 0 to 2**63 - 1; `ValueError` for any other value."""
     return check_count("seed", seed, most=2**63 - 1)

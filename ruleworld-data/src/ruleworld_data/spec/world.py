@@ -14,6 +14,7 @@ from .names import (
     SUBTASKS,
     VERSION,
     VERSIONS,
+    check_kind,
     check_name,
     check_seed,
     size_of,
@@ -66,6 +67,7 @@ class WorldSpec:
                 f"data {self.version} has no split {self.split!r}: its train asks about every rule; expected one of "
                 f"{', '.join(splits_of(self.version))}, or version {VERSIONS[-1]!r} (--data-version {VERSIONS[-1]})"
             )
+        check_kind("dials", self.dials, Dials, "Dials(hops=6) or Dials.parse('hops=6')")
         _turned(self.scale, self.dials)
 
     @property

@@ -62,15 +62,11 @@ def _fact(kind: str, parts: dict[str, str]) -> Fact | None:
         return _counted(kind, who, parts)
     if kind == "but":
         return _but(parts)
-    if kind == "entity":
-        term = names.kind.get(parts["kind"])
-    elif kind == "state":
-        term = names.state.get(parts["state"])
-    else:
-        term = names.goal.get(parts["goal"]) if "goal" in parts else names.place.get(parts["place"])
-    state = names.state.get(parts["state"]) if kind == "both" else None
-    if term is None or (kind == "both" and state is None):
+    found = {slot: getattr(names, slot).get(name) for slot, name in parts.items() if slot != "who"}
+    if None in found.values():
         return None
+    state = found.pop("state") if kind == "both" else None
+    (term,) = found.values()
     return Fact(kind, who, term, state=state)
 
 

@@ -104,9 +104,7 @@ def _wording(block: RuleBlock, forms: dict[str, Ints], version: str) -> dict[str
         unclear = forms["late"] | (version != VERSIONS[0])
         forms["mention"] = np.where(unclear, letters, forms["mention"])
     if block.type == "entity2attr":  # "it" cannot stand before what it is
-        forms["conclusion_frame"] = np.where(
-            forms["late"], np.maximum(forms["conclusion_frame"], 1), forms["conclusion_frame"]
-        )
+        forms["conclusion_frame"] = np.maximum(forms["conclusion_frame"], forms["late"])
     return forms
 
 
