@@ -76,8 +76,7 @@ def test_variants_of_one_method_are_told_apart(searches):
     for run in variant:
         run["spec"]["method"]["retriever"]["k1"] = 0.9
     (setting,) = settings(searches + variant)
-    views = list(setting.methods.values())
-    assert len({view.label for view in views}) == 4 > len({view.key for view in views})
+    assert len({line.label for line in setting.lines}) == 4 > len({line.key for line in setting.lines})
 
 
 def test_runs_of_fol_and_nl_with_an_adapter_each_are_one_method(answering):
@@ -85,17 +84,17 @@ def test_runs_of_fol_and_nl_with_an_adapter_each_are_one_method(answering):
     for run in runs:
         run["spec"]["method"] = {"name": "dynarule", "adapter": run["spec"]["representation"]}
     (setting,) = settings(runs)
-    assert [view.label for view in setting.methods.values()] == ["DynaRule, tiny"]
-    (method,) = setting.methods
-    assert setting.find(method, "fol", 100) is runs[0] and setting.find(method, "nl", 1000) is runs[3]
+    (line,) = setting.lines
+    assert line.label == "DynaRule, tiny"
+    assert line.runs["fol", 100] is runs[0] and line.runs["nl", 1000] is runs[3]
 
 
 def test_labels_name_the_model_only_where_models_differ(committed):
     (whole,) = settings(committed("arena"))
     assert whole.model == "tiny" and whole.title().endswith(", model tiny")
-    assert not any("tiny" in view.label for view in whole.methods.values())
+    assert not any("tiny" in line.label for line in whole.lines)
     with_model = next(run for run in whole.runs if run["spec"]["method"].get("model"))
     with_model["spec"]["method"]["model"]["model"] = "another"
     (mixed,) = settings(whole.runs)
     assert mixed.model is None and "model" not in mixed.title()
-    assert any(view.label.endswith(", tiny") for view in mixed.methods.values())
+    assert any(line.label.endswith(", tiny") for line in mixed.lines)

@@ -48,9 +48,10 @@ def test_every_cell_is_that_of_its_run_and_one_that_failed_is_marked(committed):
     (setting,) = settings(runs)
     text = markdown_table(setting)
     left = {key: cell for key, cell in cells(text).items() if key[1] != "method" and cell != "-"}
-    for run in setting.runs:
-        form, size = run["spec"]["representation"].upper(), run["spec"]["pool_size"]
-        cell = left.pop((setting.view(run).label, f"{size:,} rules, {form}"))
+    shown = [(line.label, *place, run) for line in setting.lines for place, run in line.runs.items()]
+    assert len(shown) == len(setting.runs)
+    for label, form, size, run in shown:
+        cell = left.pop((label, f"{size:,} rules, {form.upper()}"))
         exact, strict = (run["metrics"][name]["macro"]["value"] for name in ("exact_match", "strict_match"))
         assert cell == f"{interval(run['metrics']['exact_match']['macro'])}, {percent(strict)}" + "*" * (
             run is runs[0]

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from ruleworld_data.io import write_whole
 
-from .setting import ANSWERS, MethodView, Setting, macro
+from .setting import ANSWERS, Line, Setting, macro
 
 STYLE = Path(__file__).with_name("templates") / "report.mplstyle"
 """The ten colours of its cycle are at least 17 (CIE 1976) apart for readers with normal, protanopic and deuteranopic
@@ -25,33 +25,30 @@ PHONE, PANEL = 410, 330
 """Width of a figure and height of each of its panels: letters keep their size on a phone."""
 
 
-def one_each(setting: Setting) -> Setting:
-    """Return the runs of each competing method with its best search and settings, of its first training."""
+def competing(setting: Setting) -> list[Line]:
+    """Return each method that competes with its best search and settings, of its first training, best first."""
     runs = [run for run in setting.runs if "seed" not in run["spec"]["method"].get("variant", "")]
-    first = Setting(tuple(runs))
-    cells = Counter((first.method_of(run), run["spec"]["representation"]) for run in runs)
-    order = list(first.methods)  # best first
-    best: dict[str, str] = {}
-    for run in sorted(runs, key=lambda run: order.index(first.method_of(run))):
-        method, view = first.method_of(run), first.view(run)
-        is_line = cells[method, run["spec"]["representation"]] > 1 or len(first.sizes) == 1
-        if is_line and not view.is_reference:
-            spec = run["spec"]["method"]  # a variant that is no seed is a method of its own
-            name = f"{spec['name']} {spec.get('variant', '')}" if setting.lead == ANSWERS else view.key
-            best.setdefault(name, method)
-    return Setting(tuple(run for run in runs if first.method_of(run) in best.values()) or setting.runs)
+    best: dict[str, Line] = {}
+    for line in Setting(tuple(runs)).lines if runs else ():
+        is_line = len(setting.sizes) == 1 or max(Counter(form for form, _ in line.runs).values()) > 1
+        if is_line and not line.is_reference:
+            spec = next(iter(line.runs.values()))["spec"]["method"]
+            # a variant that is no seed is a method of its own
+            name = f"{spec['name']} {spec.get('variant', '')}" if setting.lead == ANSWERS else line.key
+            best.setdefault(name, line)
+    return [*best.values()] or setting.lines
 
 
 def by_size(setting: Setting) -> Figure | None:
-    """Draw the lead metric against pool size, a line per method of `one_each` with its name."""
-    best = one_each(setting)
-    places = {view: place for place, view in enumerate(best.methods.values())}
-    lines: dict[str, dict[MethodView, list[tuple[float, float]]]] = {}
-    for form, (method, view) in product(best.representations, best.methods.items()):
-        runs = [(size, best.find(method, form, size)) for size in best.sizes]
-        points = [(float(size), e["value"]) for size, run in runs if run and (e := macro(run, best.lead))]
+    """Draw the lead metric against pool size, a line per method of `competing` with its name."""
+    lines: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    methods = competing(setting)
+    places = {line.label: place for place, line in enumerate(methods)}
+    for form, line in product(setting.representations, methods):
+        runs = [(size, line.runs.get((form, size))) for size in setting.sizes]
+        points = [(float(size), e["value"]) for size, run in runs if run and (e := macro(run, setting.lead))]
         if points:
-            lines.setdefault(form, {})[view] = points
+            lines.setdefault(form, {})[line.label] = points
     if not lines:
         return None
     name = setting.lead.replace("_", " ").capitalize()
@@ -60,11 +57,11 @@ def by_size(setting: Setting) -> Figure | None:
         axes.set(xlabel="rules in the pool", xscale="log", ylim=(-0.02, 1.02))
         axes.set_yticks([0, 0.25, 0.5, 0.75, 1], ["0 %", "25 %", "50 %", "75 %", "100 %"])
         last = max(points[-1][0] for points in of_form.values())
-        for view, points in of_form.items():
-            style = f"C{places[view]}{MARKERS[places[view] % len(MARKERS)]}-"
-            axes.plot(*zip(*points, strict=True), style, markeredgewidth=0, linewidth=1.7, label=view.label)
-        ends = {view: points[-1][1] for view, points in of_form.items() if points[-1][0] == last}
-        label_ends(axes, [(y, f"C{places[view]}", view.label.partition(",")[0]) for view, y in ends.items()])
+        for label, points in of_form.items():
+            style = f"C{places[label]}{MARKERS[places[label] % len(MARKERS)]}-"
+            axes.plot(*zip(*points, strict=True), style, markeredgewidth=0, linewidth=1.7, label=label)
+        ends = {label: points[-1][1] for label, points in of_form.items() if points[-1][0] == last}
+        label_ends(axes, [(y, f"C{places[label]}", label.partition(",")[0]) for label, y in ends.items()])
         names = [f"{size / 1e6:.3g} M" if size >= 1e6 else f"{size:,g}" for size in setting.sizes]
         axes.set_xticks(setting.sizes, names)
         axes.minorticks_off()

@@ -23,10 +23,10 @@ Cells = Mapping[str, str]
 def run_table(setting: Setting, cells: Callable[[Results], Cells]) -> pd.DataFrame:
     """Return a row per run for which ``cells`` gives any (heading -> text); the largest pools and the best first."""
     rows = []
-    for size, form, method in product(reversed(setting.sizes), setting.representations, setting.methods):
-        run = setting.find(method, form, size)
+    for size, form, line in product(reversed(setting.sizes), setting.representations, setting.lines):
+        run = line.runs.get((form, size))
         if run and (row := cells(run)):
-            head = {"method": setting.view(run).label, "rules": form.upper(), "pool": f"{size:,}"}
+            head = {"method": line.label, "rules": form.upper(), "pool": f"{size:,}"}
             rows.append({**head, **row})
     return pd.DataFrame(rows).fillna(MISSING)
 

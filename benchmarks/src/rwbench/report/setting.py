@@ -3,7 +3,7 @@
 Numbers of different settings never share a figure or a sentence.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,11 +23,16 @@ OF_A_RUN = ("method", "representation", "pool_size", "pool_scope", "pool_within"
 """Fields of a spec in which the runs of one setting may differ."""
 
 
-class MethodView(NamedTuple):
-    """How a method is shown: ``key`` is its short name; ``label``, unique in its setting, is what a reader sees."""
+class Line(NamedTuple):
+    """A method in a setting: its short name, the label, unique there, that a reader sees, and its runs.
+
+    A method may have other parameters for FOL than for NL, such as the adapter it loads; runs of one label on the same
+    cell differ in a parameter that matters, and are lines of their own.
+    """
 
     key: str
     label: str
+    runs: dict[tuple[str, int], Results]  # by representation and pool size
 
     @property
     def is_reference(self) -> bool:
@@ -83,53 +88,31 @@ class Setting:
         return names.pop() if len(names) == 1 else None
 
     @cached_property
-    def methods(self) -> dict[str, MethodView]:
-        """Method -> view, best first: by the lead metric, then by the other, on the largest pools; floors last."""
-        views: dict[str, MethodView] = {}
-        labels: Counter[str] = Counter()
+    def lines(self) -> list[Line]:
+        """The methods, best first: by the lead metric, then by the other, on the largest pools; floors last."""
+        counts = Counter((_named(run), *cell(run)[1:]) for run in self.runs)
+        ambiguous = {name for (name, *_), count in counts.items() if count > 1}
+        grouped: dict[Any, dict[tuple[str, int], Results]] = defaultdict(dict)
         for run in self.runs:
-            if self.method_of(run) not in views:
-                label = run["method"]["label"]
-                if self.model is not None:
-                    label = label.replace(f", {self.model}", "", 1)
-                labels[label] += 1
-                label = label if labels[label] == 1 else f"{label} #{labels[label]}"
-                views[self.method_of(run)] = MethodView(run["method"]["key"], label)
+            method, *where = cell(run)
+            grouped[method if _named(run) in ambiguous else _named(run)][tuple(where)] = run
+        labels: Counter[str] = Counter()
+        lines = []
+        for runs in grouped.values():
+            key, label = _named(next(iter(runs.values())))
+            label = label if self.model is None else label.replace(f", {self.model}", "", 1)
+            labels[label] += 1
+            lines.append(Line(key, label if labels[label] == 1 else f"{label} #{labels[label]}", runs))
 
-        def place(method: str) -> tuple[Any, ...]:
-            runs = [self.find(method, form, self.sizes[-1]) for form in self.representations]
+        def place(line: Line) -> tuple[Any, ...]:
+            runs = [line.runs.get((form, self.sizes[-1])) for form in self.representations]
             means = []
             for name in (self.lead, MAIN_METRIC, ANSWERS):
                 values = [estimate["value"] for run in runs if run and (estimate := macro(run, name))]
                 means.append(sum(values) / len(values) if values else 0.0)
-            return views[method].key in FLOORS, *(-mean for mean in means), views[method].label
+            return line.key in FLOORS, *(-mean for mean in means), line.label
 
-        return {method: views[method] for method in sorted(views, key=place)}
-
-    @cached_property
-    def _cells(self) -> dict[tuple[str, str, int], Results]:
-        return {(self.method_of(run), *cell(run)[1:]): run for run in reversed(self.runs)}
-
-    def find(self, method: str, representation: str, size: int) -> Results | None:
-        """Return the run of a method (see `method_of`) on one cell, or None."""
-        return self._cells.get((method, representation, size))
-
-    def view(self, run: Results) -> MethodView:
-        """Return how a run's method is shown."""
-        return self.methods[self.method_of(run)]
-
-    def method_of(self, run: Results) -> str:
-        """Return what makes two runs one row: their label, unless that hides a difference.
-
-        A method may have other parameters for FOL than for NL, such as the adapter it loads; two runs of one label
-        on the same cell differ in a parameter that matters, and are told apart by all of them.
-        """
-        return cell(run)[0] if _named(run) in self._ambiguous else _named(run)
-
-    @cached_property
-    def _ambiguous(self) -> set[str]:
-        cells = Counter((_named(run), *cell(run)[1:]) for run in self.runs)
-        return {name for (name, *_), count in cells.items() if count > 1}
+        return sorted(lines, key=place)
 
     def admits(self, run: Results) -> bool:
         """Say whether a run can stand beside these: its cell is free and its pools are made the same way."""
@@ -189,5 +172,5 @@ def cell(run: Results) -> tuple[str, str, int]:
     return canonical_json(spec["method"]), spec["representation"], spec["pool_size"]
 
 
-def _named(run: Results) -> str:
-    return canonical_json([run["method"]["key"], run["method"]["label"]])
+def _named(run: Results) -> tuple[str, str]:
+    return run["method"]["key"], run["method"]["label"]

@@ -1,13 +1,12 @@
 """The results of a setting as one pandas frame in the report's order, and as text, Markdown and sentences."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
-from typing import NamedTuple
 
 import pandas as pd
 
 from ..score.results import Estimate, Results
-from .setting import ANSWERS, FLOORS, MAIN_METRIC, Setting, macro
+from .setting import ANSWERS, FLOORS, MAIN_METRIC, Line, Setting, macro
 
 CAPTIONS = {ANSWERS: "Exact match in %", "recall@1": "Recall@1 in % (K = number of gold rules)"}
 """What a table's numbers are, by lead metric."""
@@ -48,16 +47,8 @@ def table_of(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("|" + "".join(f" {text} |" if text else " |" for text in line) for line in lines)
 
 
-class Shown(NamedTuple):
-    """What a table shows of a run."""
-
-    estimate: Estimate
-    strict: float | None  # strict match, where it stands beside
-    failed: int
-
-
-def table(setting: Setting) -> pd.DataFrame:
-    """Return the lead metric as cells: a row per method, a column per pool size and form.
+def table(setting: Setting, text: Callable[[Results, Estimate], str]) -> pd.DataFrame:
+    """Return the lead metric as texts: a row per method, a column per pool size and form; a star: questions failed.
 
     One about rule books has a column for each book in place of pool sizes, and how often the rule that a step needs was
     found first.
@@ -75,36 +66,29 @@ def table(setting: Setting) -> pd.DataFrame:
             for form in setting.representations
         }
 
-    def cell(method: str, size: int, form: str, part: str, metrics: Sequence[str]) -> Shown | None:
-        run = setting.find(method, form, size)
+    def cell(line: Line, size: int, form: str, part: str, metrics: Sequence[str]) -> str:
+        run = line.runs.get((form, size))
         found = (estimates(run, name).get(part) for name in metrics) if run else ()
         estimate = next(filter(None, found), None)
-        if run is None or estimate is None:
-            return None
-        strict = None if setting.on_books or metrics != (ANSWERS,) else macro(run, STRICT)
-        return Shown(estimate, strict["value"] if strict else None, run["n"]["failed"])
+        return text(run, estimate) + "*" * bool(run["n"]["failed"]) if run and estimate else MISSING
 
-    rows = {
-        view.label: [cell(method, *column) for column in columns.values()]
-        for method, view in setting.methods.items()
-    }
-    return pd.DataFrame.from_dict(rows, orient="index", columns=list(columns), dtype=object)
+    rows = {line.label: [cell(line, *column) for column in columns.values()] for line in setting.lines}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=list(columns))
 
 
 def markdown_table(setting: Setting) -> str:
     """Return `table` in Markdown, with 95 % intervals."""
+    lists = setting.lead == ANSWERS and not setting.on_books
 
-    def text(cell: Shown | None) -> str:
-        if cell is None:
-            return MISSING
-        strict = "" if cell.strict is None else f", {percent(cell.strict)}"
-        return interval(cell.estimate) + strict + "*" * bool(cell.failed)
+    def text(run: Results, estimate: Estimate) -> str:
+        strict = macro(run, STRICT) if lists else None
+        return interval(estimate) + (f", {percent(strict['value'])}" if strict else "")
 
-    frame = table(setting).map(text)
+    frame = table(setting, text)
     caption = f"{CAPTIONS[setting.lead].partition(' (')[0]} (95 % interval)"
     if setting.on_books:
         caption += ", and how often the rule that a step needs was found first"
-    elif any(STRICT in run["metrics"] for run in setting.runs) and setting.lead == ANSWERS:
+    elif lists and any(STRICT in run["metrics"] for run in setting.runs):
         caption += (
             ", where a list has its share of right answers, as in the paper; then strictly, all or nothing"
         )
@@ -115,13 +99,11 @@ def markdown_table(setting: Setting) -> str:
 def terminal_table(setting: Setting) -> str:
     """Return `table` for a terminal, with half of the 95 % interval."""
 
-    def text(cell: Shown | None) -> str:
-        if cell is None:
-            return MISSING
-        half = (cell.estimate["ci_high"] - cell.estimate["ci_low"]) / 2
-        return f"{percent(cell.estimate['value'])} ±{100 * half:.1f}{'*' * bool(cell.failed)}"
+    def text(run: Results, estimate: Estimate) -> str:
+        half = (estimate["ci_high"] - estimate["ci_low"]) / 2
+        return f"{percent(estimate['value'])} ±{100 * half:.1f}"
 
-    frame = table(setting).map(text).rename(columns=lambda name: name.replace(" rules", ""))
+    frame = table(setting, text).rename(columns=lambda name: name.replace(" rules", ""))
     with pd.option_context("display.max_colwidth", None):
         body = frame.to_string()
     caption = f"{CAPTIONS[setting.lead]}, ± half of the 95 % interval"
@@ -136,31 +118,32 @@ def failure_note(runs: Iterable[Results]) -> str:
 def headline(setting: Setting) -> str:
     """Return the best method and DynaRule+ on the largest pools, with floors and ceilings, in a few sentences."""
     size = setting.sizes[-1]
-    shares = {}
-    for method, view in setting.methods.items():
+    shares: dict[str, str] = {}
+    for line in setting.lines:
         values = {
             form.upper(): percent(estimate["value"])
             for form in setting.representations
-            if (run := setting.find(method, form, size)) and (estimate := macro(run, setting.lead))
+            if (run := line.runs.get((form, size))) and (estimate := macro(run, setting.lead))
         }
         if values:
-            shares[view] = " and ".join(f"{value} % ({form})" for form, value in values.items())
-    contenders = [view for view in shares if not view.is_reference]
-    references = sorted((view for view in shares if view.is_reference), key=lambda view: view.key in FLOORS)
+            shares[line.label] = " and ".join(f"{value} % ({form})" for form, value in values.items())
+    shown = [line for line in setting.lines if line.label in shares]
+    contenders = [line for line in shown if not line.is_reference]
+    references = sorted((line for line in shown if line.is_reference), key=lambda line: line.key in FLOORS)
     sentences = []
     if contenders:
         best = contenders[0]
         # Several runs of one method are told apart by what their labels add: the plain one speaks for it.
-        plus = [view for view in contenders if view.key == OURS]
-        ours = min(plus, key=lambda view: view.label.count(","), default=best)
+        plus = [line for line in contenders if line.key == OURS]
+        ours = min(plus, key=lambda line: line.label.count(","), default=best)
         does = (
             "answers {} of the sub-questions rightly"
             if setting.lead == ANSWERS
             else "ranks {} of the gold rules on top"
         )
-        sentences.append(f"With {size:,} rules, {best.label} {does.format(shares[best])}.")
+        sentences.append(f"With {size:,} rules, {best.label} {does.format(shares[best.label])}.")
         if best != ours:
-            sentences.append(f"{ours.label} gets {shares[ours]}.")
+            sentences.append(f"{ours.label} gets {shares[ours.label]}.")
     if references:
-        sentences.append("; ".join(f"{view.label} {shares[view]}" for view in references) + ".")
+        sentences.append("; ".join(f"{line.label} {shares[line.label]}" for line in references) + ".")
     return " ".join(sentences)

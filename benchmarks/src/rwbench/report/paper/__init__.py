@@ -103,11 +103,12 @@ def _runs(setting: Setting, method: str, size: int) -> dict[str, list[Results]]:
     """
     keys = NUMBERS["methods"].get(method)
     runs: dict[str, list[Results]] = {}
+    labels = {id(run): line.label for line in setting.lines for run in line.runs.values()}
     for run in setting.runs:
         key = run["method"]["key"]
         same = key in keys if keys is not None else key == "prompting" and method in run["method"]["label"]
         if same and run["spec"]["pool_size"] == size:
-            runs.setdefault(setting.view(run).label, []).append(run)
+            runs.setdefault(labels[id(run)], []).append(run)
     return runs
 
 
