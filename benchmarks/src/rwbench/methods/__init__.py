@@ -8,6 +8,7 @@ once. A method returns retrieved rules (per step), answers, or both; the runner 
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, groupby
 from typing import Any, ClassVar
 
 from ruleworld_data.spec import check_name
@@ -30,39 +31,18 @@ def trace_step(query: str | None = None, retrieved: Sequence[int] = (), text: st
 
 @dataclass(frozen=True)
 class Output:
-    """What a method gives for one question.
+    """What a method gives for one question; of usage and measures the names are in `rwbench.score.samples`."""
 
-    Attributes
-    ----------
-    id : str
-        The question's id; the runner checks it, so that no answer is ever credited to another question.
-    retrieved : list of list of int, or None
-        Rule ids per step, best first; a method that retrieves once has one step. None: it retrieves nothing.
-    answers : list of str, or None
-        One answer per sub-question. None: it does not answer.
-    text : str, or None
-        The raw output that the answers were read from.
-    usage : mapping
-        Costs worth logging; the names are in `rwbench.score.samples`.
-    outcome : str
-        How it ended, one of `rwbench.score.samples.OUTCOMES`.
-    trace : sequence of TraceStep
-        What was searched and written on the way, for a method that does so more than once.
-    measures : mapping
-        What an analysis measured, name -> numbers; the names are in `rwbench.score.samples`.
-    error : str, or None
-        Why this question failed; it is then counted as failed, not scored.
-    """
-
-    id: str
+    id: str  # the question's; it is checked, so that no answer is ever credited to another question
+    # Rule ids per step, best first; a method that retrieves once has one step. None: it retrieves nothing.
     retrieved: list[list[int]] | None = None
-    answers: list[str] | None = None
-    text: str | None = None
-    usage: Mapping[str, Any] = field(default_factory=dict)
-    outcome: str = "ok"
-    trace: Sequence[TraceStep] = ()
-    measures: Mapping[str, Any] = field(default_factory=dict)
-    error: str | None = None
+    answers: list[str] | None = None  # one per sub-question; None: it does not answer
+    text: str | None = None  # the raw output that the answers were read from
+    usage: Mapping[str, Any] = field(default_factory=dict)  # costs worth logging
+    outcome: str = "ok"  # how it ended, one of `rwbench.score.samples.OUTCOMES`
+    trace: Sequence[TraceStep] = ()  # what was searched and written on the way, where that was more than once
+    measures: Mapping[str, Any] = field(default_factory=dict)  # what an analysis measured, name -> numbers
+    error: str | None = None  # why this question failed; it is then counted as failed, not scored
 
     def __post_init__(self) -> None:
         check_name("outcome", self.outcome, OUTCOMES)
@@ -72,15 +52,10 @@ class Method(Component):
     """Base of all methods. A subclass sets ``name`` and implements `answer`.
 
     A field called ``model`` (a `Backend`) is made ready before the first question.
-
-    Attributes
-    ----------
-    stepwise : bool
-        The method retrieves anew for every step of its reasoning, even where it happens to do so once; it is scored
-        step by step.
     """
 
     registry = Registry["type[Method]"]("method", __name__)
+    # It retrieves anew for every step of its reasoning, even where it happens to do so once; it is scored step by step.
     stepwise: ClassVar[bool] = False
 
     @property
@@ -130,15 +105,9 @@ def batches(pools: Sequence[Pool], done: Collection[str], size: int | None, whol
     computes the same batches; batches with nothing left are skipped.
     """
     groups: list[list[tuple[Pool, Question]]] = []
-    joins = False
-    for pool in pools:
-        members = [(pool, question) for question in pool.questions if whole or question.id not in done]
-        alone = len(pool.questions) == 1
-        if alone and joins:
-            groups[-1] += members
-        else:
-            groups.append(members)
-        joins = alone
+    for alone, some in groupby(pools, key=lambda pool: len(pool.questions) == 1):
+        members = [[(pool, q) for q in pool.questions if whole or q.id not in done] for pool in some]
+        groups += [[*chain(*members)]] if alone else members
     for group in filter(None, groups):
         for start in range(0, len(group), size or len(group)):
             batch = group[start : start + (size or len(group))]

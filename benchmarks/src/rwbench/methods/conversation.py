@@ -7,7 +7,7 @@ returns its `Output`. All calls that are due in a batch go to the backend togeth
 import time
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,8 +31,6 @@ class Call:
 
 
 Conversation = Generator[Call, Completion, Output]
-Converse = Callable[[Pool, Question, int, "UsageCounter"], Conversation]
-"""How a method asks one question: the pool, the question, rules kept, and what it cost."""
 
 
 @dataclass
@@ -90,41 +88,37 @@ class ModelMethod(Method):
         return first.prompt.text, self.model.excess(first.prompt, first.decoding)
 
     def answer(self, batch: Batch, top_k: int) -> list[Output]:
-        """Return the outputs of a batch."""
-        return converse_all(self.model, self.converse, batch, top_k)
-
-
-def converse_all(model: Any, converse: Converse, batch: Batch, top_k: int) -> list[Output]:
-    """Hold the conversations of a batch side by side; return their outputs."""
-    usages = [UsageCounter() for _ in batch]
-    conversations = [
-        converse(pool, question, top_k, usage) for (pool, question), usage in zip(batch, usages, strict=True)
-    ]
-    outputs: dict[int, Output] = {}
-    replies: dict[int, Completion | None] = dict.fromkeys(range(len(batch)))
-    while replies:
-        due: dict[int, Call] = {}
-        for place, reply in replies.items():
-            try:
-                due[place] = conversations[place].send(reply)  # type: ignore[arg-type]
-            except StopIteration as end:
-                outputs[place] = replace(end.value, usage=usages[place].to_dict() | dict(end.value.usage))
-            except GoneError:
-                raise
-            except Exception as error:  # one question's failure, and on record
-                outputs[place] = Output(batch[place][1].id, error=f"{type(error).__name__}: {error}")
-        replies = {}
-        for decoding in dict.fromkeys(call.decoding for call in due.values()):
-            places = [place for place, call in due.items() if call.decoding == decoding]
-            completions = model.generate([due[place].prompt for place in places], decoding)
-            for place, completion in zip(places, completions, strict=True):
-                usages[place].count(completion)
-                if completion.error is None:
-                    replies[place] = completion
-                else:
-                    id, usage = batch[place][1].id, usages[place].to_dict()
-                    outputs[place] = Output(id, error=completion.error, usage=usage)
-    return [outputs[place] for place in range(len(batch))]
+        """Hold the conversations of a batch side by side; return their outputs."""
+        usages = [UsageCounter() for _ in batch]
+        conversations = [
+            self.converse(pool, question, top_k, usage)
+            for (pool, question), usage in zip(batch, usages, strict=True)
+        ]
+        outputs: dict[int, Output] = {}
+        replies: dict[int, Completion | None] = dict.fromkeys(range(len(batch)))
+        while replies:
+            due: dict[int, Call] = {}
+            for place, reply in replies.items():
+                try:
+                    due[place] = conversations[place].send(reply)  # type: ignore[arg-type]
+                except StopIteration as end:
+                    outputs[place] = replace(end.value, usage=usages[place].to_dict() | dict(end.value.usage))
+                except GoneError:
+                    raise
+                except Exception as error:  # one question's failure, and on record
+                    outputs[place] = Output(batch[place][1].id, error=f"{type(error).__name__}: {error}")
+            replies = {}
+            for decoding in dict.fromkeys(call.decoding for call in due.values()):
+                places = [place for place, call in due.items() if call.decoding == decoding]
+                completions = self.model.generate([due[place].prompt for place in places], decoding)
+                for place, completion in zip(places, completions, strict=True):
+                    usages[place].count(completion)
+                    if completion.error is None:
+                        replies[place] = completion
+                    else:
+                        id, usage = batch[place][1].id, usages[place].to_dict()
+                        outputs[place] = Output(id, error=completion.error, usage=usage)
+        return [outputs[place] for place in range(len(batch))]
 
 
 def read_answer(template: Template, question: Question, done: Completion, **rest: Any) -> Output:
@@ -147,9 +141,5 @@ def final_answer(
 ) -> Conversation:
     """Ask for the answer, or for the end of one whose beginning the model has written; see `read_answer`."""
     done = yield Call(replace(prompt, begun=begun), Decoding(method.max_new_tokens))
-    return read_answer(
-        method.model.template,
-        question,
-        replace(done, text=method.model.without_marks(begun) + done.text),
-        **rest,
-    )
+    text = method.model.without_marks(begun) + done.text
+    return read_answer(method.model.template, question, replace(done, text=text), **rest)

@@ -44,7 +44,7 @@ class IRCoT(Iterative):
             hits = search.find(query)
             if turn == self.rounds - 1 or not len(hits.ids):
                 break
-            rules = search.texts(search.merged())
+            rules = self.texts(pool, search.merged())
             if self.template.request:
                 prompt = replace(search.prompt(rules, "answer"), begun=written)
                 done = yield Call(prompt, Decoding(self.step_tokens, ("\n",)))

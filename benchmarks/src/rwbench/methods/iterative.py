@@ -72,10 +72,6 @@ class Search:
         """Return the aggregated list so far, at most ``top_k`` rules."""
         return AGGREGATIONS[self.method.aggregation](self.rounds, self.top_k)
 
-    def texts(self, ids: Ids) -> list[str]:
-        """Return rules as the model reads them."""
-        return self.method.texts(self.pool, ids)
-
     def prompt(self, rules: Sequence[str] = (), section: str = "", **fields: str) -> Prompt:
         """Return the prompt of a round."""
         section = section or self.method.section
@@ -88,10 +84,9 @@ class Search:
 
     def read(self, **usage: int) -> Conversation:
         """Answer afresh from the merged rules, as RAG does; what was thought before is not shown."""
-        costs = self.costs(**usage)
-        return (
-            yield from self.method.read(self.pool, self.question, self.merged(), self.trace, None, **costs)
-        )
+        ids = self.merged()
+        rest = {"retrieved": [ids.tolist()], "trace": self.trace, "usage": self.costs(**usage)}
+        return (yield from self.method.read(self.pool, self.question, ids, **rest))
 
 
 @cache

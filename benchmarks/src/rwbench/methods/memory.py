@@ -374,8 +374,5 @@ class Confidence(Memory):
             with warnings.catch_warnings():  # that one question is few: the mean is taken over all samples
                 warnings.simplefilter("ignore", UserWarning)
                 curve = measure_confidence(reader.model, reader.tokenizer, bank, prompts)
-            measures = {
-                "rule_entropy": [round(nats, 6) for nats in curve.mean],
-                "rule_layers": list(curve.layers),
-            }
-            yield Output(question.id, measures=measures)
+            entropy = [round(nats, 6) for nats in curve.mean]
+            yield Output(question.id, measures={"rule_entropy": entropy, "rule_layers": list(curve.layers)})

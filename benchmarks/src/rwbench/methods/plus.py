@@ -7,8 +7,8 @@ import numpy as np
 from ..backends import Decoding
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from . import Batch, Output, component, trace_step
-from .conversation import Call, Conversation, UsageCounter, converse_all, final_answer
+from . import component, trace_step
+from .conversation import Call, Conversation, ModelMethod, UsageCounter, final_answer
 from .ircot import ANSWER
 from .memory import Memory
 
@@ -63,9 +63,7 @@ class Planned(DynaRulePlus):
     rounds: int = 8  # steps at most
     step_tokens: int = 100  # longest line of a step
 
-    def answer(self, batch: Batch, top_k: int) -> list[Output]:
-        """Return the answers of a batch."""
-        return converse_all(self.model, self.converse, batch, top_k)
+    answer = ModelMethod.answer
 
     def converse(self, pool: Pool, question: Question, top_k: int, usage: UsageCounter) -> Conversation:
         """Search and write in turns."""

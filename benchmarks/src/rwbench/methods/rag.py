@@ -1,6 +1,5 @@
 """RAG: the rules that a retriever finds stand in the prompt; retrieved once, before the answer."""
 
-from collections.abc import Sequence
 from dataclasses import field
 from typing import Any
 
@@ -8,7 +7,6 @@ from ..registry import Positive, Share
 from ..retrievers import Hits, Retriever
 from ..run.data import Ids, Question
 from ..run.pools import Pool
-from ..score.samples import TraceStep
 from . import component
 from .conversation import Conversation, ModelMethod, UsageCounter, final_answer
 
@@ -61,19 +59,11 @@ class RAG(ModelMethod):
         """Search, then ask."""
         with usage.retrieving():
             hits = self.retriever.search(pool, question.text, top_k)
-        return (yield from self.read(pool, question, hits.ids, shown=self.above_share(hits).ids))
+        retrieved = [hits.ids.tolist()]
+        return (yield from self.read(pool, question, self.above_share(hits).ids, retrieved=retrieved))
 
-    def read(
-        self,
-        pool: Pool,
-        question: Question,
-        ids: Ids,
-        trace: Sequence[TraceStep] = (),
-        shown: Ids | None = None,
-        **usage: Any,
-    ) -> Conversation:
-        """Answer from the retrieved rules alone, or from those of them that are ``shown``."""
-        texts = self.texts(pool, ids if shown is None else shown)
+    def read(self, pool: Pool, question: Question, ids: Ids, **rest: Any) -> Conversation:
+        """Answer from rules alone; the output's other fields follow."""
+        texts = self.texts(pool, ids)
         prompt = self.model.template.render("answer", pool.representation, question.asked, texts)
-        rest: dict[str, Any] = {"retrieved": [ids.tolist()], "trace": trace, "usage": usage}
         return (yield from final_answer(self, question, prompt, **rest))

@@ -97,13 +97,13 @@ class ReAct(Iterative):
                 text = f"\\boxed{{{words}}}"  # as all other answers stand, for whoever reads them again
                 return read_answers(text) or [], text, bad_actions
             if words.strip():
-                observation = "\n".join(search.texts(search.find(words.strip()).ids)) or "No rule was found."
+                seen = (
+                    "\n".join(self.texts(search.pool, search.find(words.strip()).ids)) or "No rule was found."
+                )
             else:
                 bad_actions += bool(mark)
-                observation = "This is no action. Use search[words] or finish[answer]."
-            history += (
-                f"Thought {turn}: {thought}\nAction {turn}: {action}\nObservation {turn}: {observation}\n"
-            )
+                seen = "This is no action. Use search[words] or finish[answer]."
+            history += f"Thought {turn}: {thought}\nAction {turn}: {action}\nObservation {turn}: {seen}\n"
         return None, None, bad_actions
 
     def _write_lines(self, search: Search) -> Course:
@@ -125,7 +125,7 @@ class ReAct(Iterative):
                 if len(search.rounds) == self.rounds:
                     break
                 words = line.removeprefix(request).strip()
-                rules = search.texts(search.find(words).ids)
+                rules = self.texts(search.pool, search.find(words).ids)
                 if self.reworded and len(search.rounds) == 1:
                     shown = [request + self.model.as_text(_in_words_of(rules, words))]
                 shown += [*map(self.model.as_text, rules), ""]

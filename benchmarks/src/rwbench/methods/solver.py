@@ -27,9 +27,6 @@ class Solver(Method):
                 read, index = pool, RuleIndex.from_table(pool.rules.take(pool.ids).select(["id", "fol"]))
             scopes = zip(question.row["facts"], question.row["queries"], strict=True)
             proofs = [execute(facts, query, index) for facts, query in scopes]
-            fired = dict.fromkeys(rule for proof in proofs for rule in proof.rule_ids)
-            yield Output(
-                question.id,
-                retrieved=[[int(rule) for rule in fired][:top_k]],
-                answers=[proof.answer or "" for proof in proofs],
-            )
+            fired = dict.fromkeys(int(rule) for proof in proofs for rule in proof.rule_ids)
+            answers = [proof.answer or "" for proof in proofs]
+            yield Output(question.id, retrieved=[[*fired][:top_k]], answers=answers)

@@ -43,7 +43,7 @@ class Stepwise(Iterative):
         retrieved = [rules.tolist()]
 
         def line(rules: Ids, *ends: str) -> Call:
-            prompt = replace(search.prompt(search.texts(rules)), begun=written)
+            prompt = replace(search.prompt(self.texts(pool, rules)), begun=written)
             return Call(prompt, Decoding(self.step_tokens, (*ends, "\n")))
 
         for _ in range(self.rounds):
@@ -58,7 +58,7 @@ class Stepwise(Iterative):
             if not done.text.strip() or done.finish == "context":
                 break
             written += (done.marked or done.text) + "\n"
-        prompt = search.prompt(search.texts(rules))
+        prompt = search.prompt(self.texts(pool, rules))
         # the first search is the question's; each step has one of its own, unless there was no step
         steps = retrieved[1:] or retrieved
         rest = {"retrieved": steps, "trace": search.trace, "usage": search.costs()}

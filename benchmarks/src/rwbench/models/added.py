@@ -94,9 +94,7 @@ def _join(changes: Path, folder: Path) -> None:
     # without a file of its own peft would take a pickled one, or look on a hub
     for name in ("adapter_config.json", "adapter_model.safetensors", "training.json", PROMPT_FILE):
         if not (changes / name).is_file():
-            raise FileNotFoundError(
-                f"{changes} has no {name}, so it is no model that was taught, as benchmarks/base/smollm2 is"
-            )
+            raise FileNotFoundError(f"{changes} has no {name}, as benchmarks/base/smollm2 has")
     record = json.loads((changes / "training.json").read_text(encoding="utf-8"))
     base = base_folder(record["recipe"]["lora"]["model"])
     if fingerprint(base) != record["base"]:

@@ -41,7 +41,9 @@ class RuleReader:
     search_id: int | None
     encode: EmbeddingCache  # texts to embeddings, kept on disk
     mark: str  # how the base begins a step
-    banks: dict[tuple[int, bytes, str], RuleBank] = field(default_factory=dict, repr=False)  # the one in use
+    banks: dict[tuple[RuleTable, bytes, str], RuleBank] = field(
+        default_factory=dict, repr=False
+    )  # the one in use
 
     @property
     def search_text(self) -> str | None:
@@ -53,7 +55,7 @@ class RuleReader:
 
         The last one is kept: the batches of a shared pool read the same bank.
         """
-        name = (id(rules), ids.tobytes(), representation)
+        name = (rules, ids.tobytes(), representation)
         if name not in self.banks:
             self.banks.clear()
             texts, conclusions = (rules.texts(ids, f"{part}{representation}") for part in ("", "conclusion_"))

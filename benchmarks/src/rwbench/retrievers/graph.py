@@ -56,9 +56,8 @@ class Graph(Retriever):
                     starts[place[term]] = weight[term]
             if not starts.any():
                 return np.full(size, -np.inf)
-            shares = np.array(
-                graph.personalized_pagerank(reset=starts.tolist(), weights=weights, damping=self.damping)
-            )[:size]
+            walk = graph.personalized_pagerank(reset=starts.tolist(), weights=weights, damping=self.damping)
+            shares = np.array(walk)[:size]
             # Rounded, so that rules in the same place of the graph tie. What the walk never reaches is not found.
             return np.where(shares > 0, np.round(shares / max(shares.max(), 1e-300), 9), -np.inf)
 
