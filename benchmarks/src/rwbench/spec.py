@@ -52,6 +52,14 @@ def canonical_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
+def json_line(value: Any) -> bytes:
+    """Return `canonical_json` as a line; half a surrogate pair, which UTF-8 has not, becomes a question mark.
+
+    A ValueError or TypeError if the value holds what JSON cannot: NaN, a number of thousands of digits, an object.
+    """
+    return (canonical_json(value) + "\n").encode(errors="replace")
+
+
 def json_bytes(value: Any) -> bytes:
     """Return indented JSON with a line break at its end."""
     return (json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n").encode()

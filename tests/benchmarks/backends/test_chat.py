@@ -3,6 +3,8 @@
 import json
 import re
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from rwbench.backends import GoneError
@@ -37,8 +39,8 @@ def chat(message='{"content": "x"}', finish='"stop"', usage="{}"):
 
 
 def ask(url, replies=None, timeout=5.0, tries=1):
-    with ChatClient(url, "m", replies, timeout, tries) as client:
-        return client.complete(BODY)
+    with TemporaryDirectory() as kept:
+        return ChatClient(url, "m", replies or Path(kept), timeout, tries).complete(BODY)
 
 
 def failure(url, **options):
@@ -113,7 +115,7 @@ ECHOES = {
 def test_a_key_that_a_server_echoes_is_neither_shown_nor_kept(serve, tmp_path, monkeypatch, echo):
     monkeypatch.setenv("RULEWORLD_API_KEY", KEY)
     server = serve(echo)
-    trust_endpoint(server.url, "m")
+    trust_endpoint(server.url)
     try:
         done = ask(server.url, tmp_path)
         said = f"{done.text} {done.error}"
@@ -128,7 +130,7 @@ def test_a_key_goes_only_to_the_server_it_was_given_for(serve, monkeypatch):
     monkeypatch.setenv("RULEWORLD_API_KEY", KEY)
     servers = serve(http(chat())), serve(http("", "401 Unauthorized"))
     typed, other = (server.url for server in servers)
-    trust_endpoint(typed, "m")  # as a command does with its --endpoint
+    trust_endpoint(typed)  # as a command does with its --endpoint
     ask(typed)
     text, gone = failure(other)
     assert gone and re.search(rf"no key was sent.*set RULEWORLD_API_URL={other}\)", text)

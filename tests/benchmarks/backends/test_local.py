@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from ruleworld_data.prompts import Prompt, Template, answer_template, parse_template
-from rwbench.backends import Decoding, cut, device, local, rows
+from rwbench.backends import Decoding, cut, local, rows
 from rwbench.backends.local import Local, load
 from rwbench.backends.rows import NoRequest
 from rwbench.models import base_folder
@@ -215,9 +215,10 @@ def test_control_tokens_that_rules_questions_and_answers_spell_are_text(model_fo
     plain = backend._encode(Prompt("a <end> <search>")).ids  # no template
     assert plain.count(end) == 0 and plain.count(search) == chat
     written = [*tokenizer("a <end> b", split_special_tokens=True)["input_ids"], search]
-    text, marked, ended, _ = backend._read(written, Decoding())
-    assert (text, ended, backend.without_marks(marked)) == ("a <end> b", False, "a <end> b<search>")
-    assert rows.encoded(tokenizer, marked, False) == written
+    done = backend._read(written, Decoding())
+    assert (done.text, done.finish) == ("a <end> b", "length")
+    assert backend.without_marks(done.marked) == "a <end> b<search>"
+    assert rows.encoded(tokenizer, done.marked, False) == written
 
 
 def test_a_tokenizer_is_the_one_that_was_saved(model_folder):
@@ -239,8 +240,8 @@ def test_a_small_model_runs_in_float32_wherever_it_is(tmp_path, monkeypatch):
     """So its answers on an accelerator are those on a CPU; a large one keeps its own numbers there."""
     (tmp_path / "model.safetensors").write_bytes(bytes(9))
     for most, there in ((9, torch.float32), (8, "auto")):
-        monkeypatch.setattr(device, "SMALL", most)
-        assert [device.usual_dtype(tmp_path, gpu) for gpu in (False, True)] == [torch.float32, there]
+        monkeypatch.setattr(local, "SMALL", most)
+        assert [local.usual_dtype(tmp_path, gpu) for gpu in (False, True)] == [torch.float32, there]
 
 
 def test_templates_fill_in_once_and_say_what_is_wrong(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from rwbench.run.runner import run_spec
 from rwbench.score.packed import write_packed
 from rwbench.score.results import find_results, find_samples
-from rwbench.score.samples import read_samples, sample_line
-from rwbench.spec import RunSpec
+from rwbench.score.samples import read_samples
+from rwbench.spec import RunSpec, json_line
 
 from ..command import rwbench
 
@@ -72,7 +72,7 @@ def test_samples_that_were_changed_after_the_run_are_refused(runs, part):
     file = sorted(runs.glob("*/samples.jsonl"))[0]
     sample, *others = read_samples(file)
     changed = sample | {part: {**sample["scores"], "recall@1": 0.123} if part == "scores" else "another text"}
-    file.write_bytes(b"".join(map(sample_line, [changed, *others])))
+    file.write_bytes(b"".join(map(json_line, [changed, *others])))
     check_refusal(rwbench("report", runs), "results.json")
     file.unlink()
     assert f"{file.parent.name} has no samples" in rwbench("report", runs, code=0).stderr
@@ -96,7 +96,7 @@ def test_text_of_a_stranger_is_shown_as_text(runs):
     results |= {"method": {"key": "bm25", "label": ESC}, "run_id": RunSpec.from_dict(results["spec"]).run_id}
     folder = file.parent.rename(runs / results["run_id"])
     (folder / "results.json").write_text(json.dumps(results))
-    (folder / "samples.jsonl").write_bytes(b"".join(map(sample_line, samples)))
+    (folder / "samples.jsonl").write_bytes(b"".join(map(json_line, samples)))
     for words in (["report", runs], ["compare", *sorted(runs.iterdir())]):
         shown = rwbench(*words, code=0)
         assert "\x1b" not in shown.output and "\\x1b]0;owned" in shown.output

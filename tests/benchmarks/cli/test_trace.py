@@ -6,7 +6,6 @@ import re
 import pytest
 from ruleworld_data.questions import training_text
 from rwbench.backends.local import load_tokenizer
-from rwbench.cli.models import write_book
 from rwbench.methods import Method, Output, component, trace_step
 from rwbench.methods.retrieve import Retrieve
 from rwbench.models import adapter_folder, base_folder, fingerprint
@@ -101,7 +100,7 @@ def test_answers_are_from_the_rules_as_they_are(tmp_path):
         return dynarule(*words, code=0).stdout
 
     book = tmp_path / "book"
-    write_book(book)
+    rwbench("book", book, code=0)
     bank, adapter = book / "bank", ("--model", book / "base", "--adapter", book / "adapter")
     ask = ("generate", *adapter, "--rules", bank, "-q", QUESTION, "--trace")
     call("bank", "build", book / "rules.txt", "--out", bank, *adapter)

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from rwbench import models
-from rwbench.backends.device import DEVICE
-from rwbench.backends.local import Local, load, load_tokenizer
+from rwbench.backends.local import DEVICE, Local, load, load_tokenizer
 from rwbench.methods.plus import DynaRulePlus
 from rwbench.models import adapter_folder, base_folder, fingerprint, shipped, step_mark
 from rwbench.recipes import SCOPES, Options

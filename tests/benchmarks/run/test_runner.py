@@ -16,7 +16,8 @@ from rwbench.recipes import Options
 from rwbench.retrievers.random import Random
 from rwbench.run.folder import exclusive, make_plan
 from rwbench.run.runner import run_spec
-from rwbench.score.samples import SampleLog, read_samples, sample_line
+from rwbench.score.samples import SampleLog, read_samples
+from rwbench.spec import json_line
 
 
 def without_times(results):
@@ -134,10 +135,10 @@ def test_a_sample_with_another_gold_or_score_is_refused(part, spec, workspace, t
         "fold": sample["fold"] + 1,
         "scores": {"recall@1": 0.5},
     }
-    path.write_bytes(b"".join(map(sample_line, [sample | {part: other[part]}, *others])))
+    path.write_bytes(b"".join(map(json_line, [sample | {part: other[part]}, *others])))
     with pytest.raises(ValueError, match=rf"another gold or score than question {sample['id']}"):
         run_spec(spec, workspace, tmp_path)
-    path.write_bytes(b"".join(map(sample_line, others)))
+    path.write_bytes(b"".join(map(json_line, others)))
     assert run_spec(spec, workspace, tmp_path)["n"]["scored"] == len(others) + 1
 
 
@@ -154,7 +155,7 @@ def test_answers_of_another_run_are_refused(spec, options, workspace, tmp_path):
     with pytest.raises(ValueError, match=f"{other.run_id} holds another run's answer"):
         run_spec(other, workspace, tmp_path)
     (first, *others) = read_samples(mine / "samples.jsonl")
-    lines = map(sample_line, [first, *others, first | {"id": "single_rule-test-9999999"}])
+    lines = map(json_line, [first, *others, first | {"id": "single_rule-test-9999999"}])
     (mine / "samples.jsonl").write_bytes(b"".join(lines))
     with pytest.raises(ValueError, match="another run's answer, to question 'single_rule-test-9999999'"):
         run_spec(spec, workspace, tmp_path)

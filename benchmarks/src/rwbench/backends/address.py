@@ -34,9 +34,8 @@ def check_endpoint(url: str, model: str) -> None:
         raise ValueError("the model has no name; type the one the server lists, e.g. --model qwen")
 
 
-def trust_endpoint(url: str, model: str = "any") -> None:
-    """Check an endpoint that the user named, and let the key go there; one that is read from a file is not trusted."""
-    check_endpoint(url, model)
+def trust_endpoint(url: str) -> None:
+    """Let the key go to an endpoint that the user named; one that is read from a file is not trusted."""
     os.environ[_NAMED] = f"{os.environ.get(_NAMED, '')} {url}"
 
 
@@ -44,9 +43,7 @@ def read_key(url: str) -> str:
     """Return the key of the environment that may be sent to this server, or nothing; a ValueError does not hold it."""
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not (key.isascii() and key.isprintable() and " " not in key):
-        raise ValueError(
-            f"the environment variable {KEY_VARIABLE} holds characters that no key has; set it again"
-        )
+        raise ValueError(f"the environment variable {KEY_VARIABLE} holds what no key has; set it again")
     trusted = os.environ.get(URL_VARIABLE, "").split() or os.environ.get(_NAMED, "").split()
     return key if key and _origin(url) in map(_origin, trusted) else ""
 

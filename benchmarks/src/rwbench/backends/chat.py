@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from ruleworld_data.io import write_whole
 
 from . import Completion, Finish, GoneError
-from .address import KEY_VARIABLE, URL_VARIABLE, check_endpoint, read_key
+from .address import KEY_VARIABLE, URL_VARIABLE, read_key
 
 SHORTEST_SECRET = 6
 """A shorter key, such as the ``EMPTY`` of some local servers, is a word like any other and no secret."""
@@ -21,30 +21,20 @@ _HOPELESS = (*range(300, 400), 401, 403, 404, 405)
 """Redirects, no access, nothing there: the same for every question."""
 _KEPT = ("text", "finish", "prompt_tokens", "completion_tokens")
 _FINISH: dict[str, Finish] = {"length": "length", "content_filter": "filter"}
-_TOO_LONG = (
-    "context_length",
-    "context length",
-    "context window",
-    "too many tokens",
-    "maximum context",
-    "too long",
-)
+_TOO_LONG = "context_length|context length|context window|too many tokens|maximum context|too long".split("|")
 
 
 class ChatClient:
-    """An OpenAI-compatible endpoint and a model there; a context manager, safe to use from several threads.
+    """An OpenAI-compatible endpoint and a model there, safe to use from several threads.
 
     The key of the environment variable ``RULEWORLD_API_KEY`` is sent to the server that it is for, see `address`; none
     is sent to others, whatever other variables of the `openai` client hold. A request that was answered is not sent
     again: ``replies`` is a folder with a file each. ``timeout`` is in seconds without a byte.
     """
 
-    def __init__(
-        self, url: str, model: str, replies: Path | None = None, timeout: float = 120.0, tries: int = 5
-    ) -> None:
+    def __init__(self, url: str, model: str, replies: Path, timeout: float, tries: int) -> None:
         import openai
 
-        check_endpoint(url, model)
         self.url, self.model, self.timeout = url, model, timeout
         self.key = read_key(url)
         headers = ("OpenAI-Organization", "OpenAI-Project", *(() if self.key else ("Authorization",)))
@@ -57,18 +47,9 @@ class ChatClient:
             # a redirect would turn the request into a GET and could carry the key to another host
             http_client=openai.DefaultHttpxClient(follow_redirects=False),
         )
+        self.close = self._client.close
         self._replies = replies
-        if replies is not None:
-            replies.mkdir(parents=True, exist_ok=True)
-        self._stopped = False
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Close the connections; questions of other threads end without an answer."""
-        self._stopped = True
-        self._client.close()
+        replies.mkdir(parents=True, exist_ok=True)
 
     def complete(self, body: Mapping[str, Any]) -> Completion:
         """Return one chat completion and keep it; failures that may pass are tried again.
@@ -77,18 +58,16 @@ class ChatClient:
         the ``error``; a GoneError ends the run. A ValueError says that what is kept is no reply.
         """
         request = json.dumps({"url": self.url, "model": self.model, **body}, sort_keys=True)
-        kept = self._replies and self._replies / f"{sha256(request.encode()).hexdigest()}.json"
-        if kept and kept.is_file():
+        kept = self._replies / f"{sha256(request.encode()).hexdigest()}.json"
+        if kept.is_file():
             try:
                 known = json.loads(kept.read_bytes())
                 return Completion(**{name: known[name] for name in _KEPT}, cached=True)
             except (ValueError, TypeError, KeyError):
                 raise ValueError(f"{kept} holds what is no reply; delete it") from None
-        if self._stopped:
-            return Completion(finish="error", error="stopped")
         start = time.perf_counter()
         done = self._ask(body)
-        if kept and done.finish not in ("context", "error"):
+        if done.finish not in ("context", "error"):
             write_whole(kept, json.dumps({name: getattr(done, name) for name in _KEPT}))
         return replace(done, seconds=time.perf_counter() - start)
 
@@ -98,9 +77,8 @@ class ChatClient:
 
         reply = None
         try:
-            reply = self._client.chat.completions.create(
-                model=self.model, stream=False, extra_headers=self._unsent, **body
-            )
+            create = self._client.chat.completions.create
+            reply = create(model=self.model, stream=False, extra_headers=self._unsent, **body)
             return self._read(reply)
         except openai.APIStatusError as error:
             return self._refused(error)
@@ -108,10 +86,9 @@ class ChatClient:
             cause = error.__cause__
             if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.InvalidURL):
                 raise self._gone(self._line(f"cannot connect: {cause}")) from None
-            late = isinstance(error, openai.APITimeoutError)
-            reason = (
-                f"no answer within {self.timeout:g} s" if late else f"the connection broke: {cause or error}"
-            )
+            reason = f"the connection broke: {cause or error}"
+            if isinstance(error, openai.APITimeoutError):
+                reason = f"no answer within {self.timeout:g} s"
         except Exception as error:  # whatever a server makes the library raise, as of a body that is no JSON
             reason = f"no chat completion ({error!r}): {reply}"
         return Completion(finish="error", error=self._line(reason))
@@ -144,9 +121,7 @@ class ChatClient:
         return Completion(finish="error", error=reason)
 
     def _gone(self, reason: str) -> GoneError:
-        return GoneError(
-            f"{self.url} gives no answers ({reason}); check the URL, the model's name and the key in {KEY_VARIABLE}"
-        )
+        return GoneError(f"{self.url} gives no answers ({reason}); check URL, model and {KEY_VARIABLE}")
 
     def _clean(self, text: str) -> str:
         """Take out the key, which some servers echo, and what UTF-8 cannot hold."""

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self
@@ -50,8 +51,9 @@ class Endpoint(Backend):
     @classmethod
     def of(cls, model: str, url: str, version: str = DATA_VERSION, **changes: Any) -> Self:
         """Return the backend of a model that the user names, so the key may go there, with the id of its template."""
-        trust_endpoint(url, model)
-        return cls(model, url, answer_template(version).id, **changes)
+        endpoint = cls(model, url, answer_template(version).id, **changes)
+        trust_endpoint(url)
+        return endpoint
 
     @property
     def template(self) -> Template:
@@ -79,14 +81,12 @@ class Endpoint(Backend):
     def generate(self, prompts: Sequence[Prompt], decoding: Decoding) -> Iterator[Completion]:
         """Yield the answers in order; what comes early is kept on disk meanwhile."""
         try:
-            tries = max(1, int(_number(TRIES, 5)))
-            client = ChatClient(
-                self.url, self.model, cache_root() / "replies", _number(TIMEOUT, 120.0), tries
-            )
+            patience = _number(TIMEOUT, 120.0), max(1, int(_number(TRIES, 5)))
+            client = ChatClient(self.url, self.model, cache_root() / "replies", *patience)
         except ValueError as error:  # of the environment: the same for every question
             raise GoneError(str(error)) from None
-        # the client ends first: what waits in the threads then fails at once
-        with ThreadPoolExecutor(_concurrency()) as threads, client:
+        # the client ends first: what is asked then fails at once, and what waits in the threads is not asked
+        with ThreadPoolExecutor(_concurrency()) as threads, closing(client):
             for completion in threads.map(partial(self._complete, client, decoding), prompts):
                 self._count_failures(completion)
                 yield completion

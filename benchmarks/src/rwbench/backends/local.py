@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import dropwhile
 from pathlib import Path
@@ -27,9 +27,13 @@ from ..models import base_folder, fingerprint, model_template
 from ..registry import Positive, check_same
 from ..spec import DATA_VERSION
 from . import Backend, Completion, Decoding, Finish, component, cut
-from .device import DEVICE, placed, usual_dtype
-from .kept import KeptStates, release_memory
-from .rows import NoRequest, Row, as_written, encoded, marked, parts_of
+from .rows import KeptStates, NoRequest, Row, as_written, encoded, marked, parts_of, release_memory
+
+DEVICE = "_RWBENCH_DEVICE"
+"""Variable of the environment that says where models run; where nothing does, on the accelerator there is."""
+
+SMALL = 1 << 31
+"""Bytes of weights up to which a model runs in float32 everywhere."""
 
 PIECE = 64
 """Tokens after which rows whose answer has ended leave the batch: else all are computed until the longest ends."""
@@ -138,9 +142,7 @@ class Local(Backend):
             if not fit:
                 yield Completion(finish="context", prompt_tokens=len(row.ids))
                 continue
-            text, marked, ended, length = next(written)
-            finish: Finish = "stop" if ended else "length"
-            yield Completion(text, finish, len(row.ids), length, share, marked=marked)
+            yield replace(next(written), prompt_tokens=len(row.ids), seconds=share)
 
     def _encode(self, prompt: Prompt) -> Row:
         tokenizer = load_tokenizer(base_folder(self.model))
@@ -151,8 +153,8 @@ class Local(Backend):
             text = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
         return Row(encoded(tokenizer, text + prompt.begun, special=not chat), bool(prompt.begun))
 
-    def _answers(self, rows: Sequence[Row], decoding: Decoding) -> list[tuple[str, str, bool, int]]:
-        """Return text, the text with its special tokens, whether it ended by itself, and its tokens, of each row."""
+    def _answers(self, rows: Sequence[Row], decoding: Decoding) -> list[Completion]:
+        """Return what is written to each row."""
         import torch
 
         from dynarule import growing_cache
@@ -199,7 +201,8 @@ class Local(Backend):
             count = ids_BT.shape[1] - before
             mask_BT, left = nn.functional.pad(mask_BT, (0, count), value=1), left - count
             over = count < most or not left
-            stay = [at for at, row in enumerate(going) if not (over or self._read(written[row], decoding)[2])]
+            answers = [self._read(written[row], decoding) for row in going]
+            stay = [at for at, done in enumerate(answers) if done.finish == "length" and not over]
             if decoding.requests and (cache := options.get("past_key_values")) is not None:
                 for at in range(len(going)):
                     if at not in stay:
@@ -211,7 +214,7 @@ class Local(Backend):
             going = [going[at] for at in stay]
         return written
 
-    def _read(self, tokens: list[int], decoding: Decoding) -> tuple[str, str, bool, int]:
+    def _read(self, tokens: list[int], decoding: Decoding) -> Completion:
         model, tokenizer = load(self.model, self.dtype)
         own = model.generation_config.eos_token_id
         ends = {*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id}
@@ -226,7 +229,8 @@ class Local(Backend):
         if stopped:  # what fills a row behind a stop string was not written
             pad = _pad_id(tokenizer)
             length = len(list(dropwhile(lambda token: token == pad, reversed(kept))))
-        return short, before, bool(ended or stopped), length
+        finish: Finish = "stop" if ended or stopped else "length"
+        return Completion(short, finish, completion_tokens=length, marked=before)
 
 
 def _pad_id(tokenizer: Any) -> int:
@@ -272,7 +276,21 @@ def load_fresh(folder: Path, tokenizer_folder: Path | None = None, dtype: str = 
     ends = ("bos_token_id", "eos_token_id", "pad_token_id")
     kept = {name: getattr(model.generation_config, name) for name in ends}
     model.generation_config = GenerationConfig(**kept)
-    return placed(model, device).eval(), tokenizer
+    try:
+        return model.to(device).eval(), tokenizer
+    except (RuntimeError, AssertionError) as error:
+        first = str(error).splitlines()[0]
+        raise ValueError(
+            f"no model runs on the device {device!r} here ({first:.200}); type --device cpu"
+        ) from None
+
+
+def usual_dtype(folder: Path, gpu: bool) -> Any:
+    """Return in which numbers a model runs: its own if it is large and on an accelerator."""
+    import torch
+
+    small = sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= SMALL
+    return torch.float32 if small or not gpu else "auto"
 
 
 @lru_cache(maxsize=4)
@@ -291,7 +309,7 @@ def _mistakes_named(folder: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"cannot load the model in {folder} ({first}); give a causal model and tokenizer saved by transformers"
+            f"cannot load the model in {folder} ({first}); give one saved by transformers"
         ) from None
 
 
@@ -301,6 +319,5 @@ def _positions(name: str) -> int | None:
     from transformers import AutoConfig
 
     with _mistakes_named(folder := base_folder(name)):
-        return getattr(
-            AutoConfig.from_pretrained(folder, trust_remote_code=False), "max_position_embeddings", None
-        )
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    return getattr(config, "max_position_embeddings", None)

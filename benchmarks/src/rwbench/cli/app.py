@@ -52,17 +52,12 @@ def list_names(as_json: JsonFlag = False) -> None:
     from ..recipes import recipes
     from ..retrievers import Retriever
 
-    groups: dict[str, dict[str, str]] = {
-        "recipes": {name: made.help for name, made in recipes.items().items()}
-    }
-    for title, family in (("methods", Method), ("retrievers", Retriever), ("backends", Backend)):
+    groups = {"recipes": {name: made.help for name, made in recipes.items().items()}}
+    for kind, family in (("methods", Method), ("retrievers", Retriever), ("backends", Backend)):
         entries: dict[str, type] = family.registry.items()
-        groups[title] = {
-            name: (entry.__doc__ or "").strip().split("\n")[0] for name, entry in entries.items()
-        }
-    groups["models"] = dict.fromkeys(shipped(), "shipped with this package") | dict.fromkeys(
-        added_models(), "added to the cache"
-    )
+        groups[kind] = {name: (entry.__doc__ or "").strip().split("\n")[0] for name, entry in entries.items()}
+    groups["models"] = dict.fromkeys(shipped(), "shipped with this package")
+    groups["models"] |= dict.fromkeys(added_models(), "added to the cache")
     if as_json:
         typer.echo(json.dumps(groups))
         return

@@ -7,18 +7,12 @@ from typing import Annotated
 
 import typer
 
-models = typer.Typer(
-    help="Models that are not shipped: add one to the cache.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+models = typer.Typer(help="Models that are not shipped: add one to the cache.", no_args_is_help=True)
 
 
 @models.command("add")
 def add(
-    source: Annotated[
-        str, typer.Argument(help="A known model, such as smollm2, a .gguf file, or a LoRA's folder.")
-    ],
+    source: Annotated[str, typer.Argument(help="A known model (smollm2), a .gguf file, or a LoRA's folder.")],
     name: Annotated[str | None, typer.Option(help="What --model calls it; default: its own name.")] = None,
 ) -> None:
     """Convert a model once into the cache; nothing is downloaded or installed.
@@ -43,18 +37,6 @@ def book(
 
     Example: rwbench book my-book
     """
-    write_book(folder, model)
-    asked = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"
-    given = f"--model {folder}/base --adapter {folder}/adapter --rules {folder}/rules.txt"
-    typer.echo(f"wrote {folder}; next:\ndynarule generate {given} --trace -q '{asked}'", err=True)
-
-
-def write_book(folder: Path, model: str = "tiny") -> None:
-    """Write the folder, whole or not at all.
-
-    A FileExistsError if there is something in it, a FileNotFoundError if there is no such model or it has no adapter
-    for rules in English.
-    """
     from ruleworld_data.io import whole_folder
 
     from ..models import SHIPPED, adapter_folder, base_folder
@@ -71,3 +53,6 @@ def write_book(folder: Path, model: str = "tiny") -> None:
         values["base_model_name_or_path"] = str((folder / "base").absolute())
         config.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n", encoding="utf-8")
         shutil.copyfile(SHIPPED / "book.txt", work / "rules.txt")
+    asked = "After a feral cow haunted a rustic raccoon, how many rubbery hips does the rustic raccoon have?"
+    given = f"--model {folder}/base --adapter {folder}/adapter --rules {folder}/rules.txt"
+    typer.echo(f"wrote {folder}; next:\ndynarule generate {given} --trace -q '{asked}'", err=True)

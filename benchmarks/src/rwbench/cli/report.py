@@ -22,19 +22,15 @@ def report(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown only.")] = False,
     paper: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME", help="Print what stands beside a table or figure of the paper (table2)."
-        ),
+        typer.Option(metavar="NAME", help="Print ours beside the paper's (table2, figure4)."),
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Only draw accuracy by number of rules: .png, .svg or .pdf."),
+        typer.Option(metavar="FILE", help="Only draw accuracy by size: .png, .svg or .pdf."),
     ] = None,
     pack_to: Annotated[
         Path | None,
-        typer.Option(
-            "--pack", metavar="FOLDER", help="Only write the runs to FOLDER, small, to be committed."
-        ),
+        typer.Option("--pack", metavar="FOLDER", help="Only write the runs there, small."),
     ] = None,
 ) -> None:
     """Print the table of all runs below a folder and write DIR/report.html.
@@ -44,7 +40,7 @@ def report(
     if not (results := checked_results(folder)):
         raise FileNotFoundError(f"no results.json below {folder}; finish a run first: rwbench run smoke")
     if pack_to is not None:
-        from ..report.packing import pack
+        from ..score.results import pack
 
         size = pack(results, folder, pack_to)
         typer.echo(f"{len(results)} runs, {size:,} bytes; look at them: rwbench report {pack_to}")
@@ -86,15 +82,11 @@ def show_results(results: list[Results], page: Path, as_json: bool, skipped: lis
             typer.echo(printable(f"{terminal_table(setting)}\n{headline(setting)}"))
         typer.echo(f"page: {page}")
     if failed:
-        typer.echo(
-            f"{failed} questions failed, see 'error' in samples.jsonl; run again to retry them", err=True
-        )
+        typer.echo(f"{failed} questions failed, see 'error' in samples.jsonl; run again to retry", err=True)
         raise typer.Exit(1)
 
 
-def write_page(
-    results: list[Results], folder: Path, command: str, skipped: list[str], recipe: str = ""
-) -> Path:
+def write_page(runs: list[Results], folder: Path, command: str, skipped: list[str], recipe: str = "") -> Path:
     """Write the page of some runs into their folder (see `render_page`) and return its path.
 
     A recipe gives the page its name, else it is called report.html.
@@ -106,17 +98,13 @@ def write_page(
     path = folder / (f"{recipe.replace('/', '-')}.html" if recipe else "report.html")
     title = f"RuleWorld: {recipe or 'all runs'}"
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(path, render_page(results, title, command, skipped))
+    write_whole(path, render_page(runs, title, command, skipped))
     return path
 
 
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN RUN [...]", help="Folders of runs, the baseline first.")
-    ],
-    metric: Annotated[
-        list[str] | None, typer.Option(help="Metric of results.json; may be given more than once.")
-    ] = None,
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN [...]", help="Runs, the baseline first.")],
+    metric: Annotated[list[str] | None, typer.Option(help="Metric of results.json; may be repeated.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Compare runs with the first one, question by question.

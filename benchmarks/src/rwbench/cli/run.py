@@ -25,35 +25,23 @@ if TYPE_CHECKING:
 
 def run(
     recipe: Annotated[str, typer.Argument(help="Name of a recipe; `rwbench list` shows all.")],
-    book: Annotated[
-        Path | None, typer.Argument(help="Of recipe `book`: a folder with rules and questions.jsonl.")
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option(min=1, help="N questions per sub-task only, from all folds.")
-    ] = None,
+    book: Annotated[Path | None, typer.Argument(help="Of recipe `book`: rules and questions.jsonl.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="N questions a sub-task, from all folds.")] = None,
     split: Annotated[
         str, typer.Option(help="Questions to ask: unseen, heldout, test, mini, validation, train.")
     ] = "mini",
-    scale: Annotated[
-        str, typer.Option(help="Size of the world: tiny, paper, full.", show_default="paper")
-    ] = "",
+    scale: Annotated[str, typer.Option(help="Size of world: tiny, paper, full.", show_default="paper")] = "",
     seed: Annotated[int | None, typer.Option(min=0, help="World seed.", show_default="0")] = None,
     dials: Annotated[
         str,
-        typer.Option(
-            help="Where the world departs from the paper's, e.g. hops=6,crowd=16.", show_default="none"
-        ),
+        typer.Option(help="Departures from the paper's world, e.g. hops=6,crowd=16.", show_default="none"),
     ] = "",
-    data_version: Annotated[
-        str, typer.Option(help="How questions are worded: 1.1 or 1.2.", show_default="1.1")
-    ] = "",
-    sizes: Annotated[
-        str, typer.Option(help="Pool sizes, e.g. 100,1000, or all.", show_default="the recipe's")
-    ] = "",
+    data_version: Annotated[str, typer.Option(help="Wording: 1.1 or 1.2.", show_default="1.1")] = "",
+    sizes: Annotated[str, typer.Option(help="Pool sizes: 100,1000 or all.", show_default="recipe's")] = "",
     form: Annotated[str, typer.Option(help="Rules in one form only: fol or nl.", show_default="both")] = "",
     method: Annotated[
         list[str] | None,
-        typer.Option(help="Only what the recipe has of this method; may be given several times."),
+        typer.Option(help="Only what the recipe has of this method; may be repeated."),
     ] = None,
     model: Annotated[
         list[str] | None,
@@ -61,14 +49,12 @@ def run(
             help="A shipped model, a model folder, a name on the Hub, or with --endpoint a name there; several times."
         ),
     ] = None,
-    endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="Base URL of an OpenAI-compatible server.")
-    ] = None,
+    endpoint: Annotated[str | None, typer.Option(metavar="URL", help="An OpenAI-compatible server.")] = None,
     temperature: Annotated[float, typer.Option(min=0.0, help="Of a model behind --endpoint.")] = 0.0,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts per forward of a local model.")] = 16,
     device: Annotated[
         str,
-        typer.Option(help="Where local models run: cpu, cuda, ...", show_default="cuda where there is one"),
+        typer.Option(help="Where local models run: cpu or cuda.", show_default="cuda where there is one"),
     ] = "",
     dtype: Annotated[
         str,
@@ -91,11 +77,11 @@ def run(
     """
     from ruleworld_data.spec import VERSIONS, Dials, check_name
 
-    from ..backends.device import DEVICE
+    from ..backends.local import DEVICE
     from ..recipes import Options, parse_sizes, recipes
     from ..run.data import DataSource
     from ..run.folder import make_plan
-    from ..run.session import usable
+    from ..run.runner import usable
     from ..spec import REPRESENTATIONS, usual_version
 
     made = recipes.get(recipe)
@@ -172,9 +158,7 @@ def _backend(
         from ..models import from_hub
 
         if temperature:
-            raise ValueError(
-                "--temperature is for a model behind --endpoint; a local one writes what is likeliest"
-            )
+            raise ValueError("--temperature is for a model behind --endpoint; a local one is greedy")
         from_hub(name, download=True)
         return Local.of(name, version, batch_size=batch_size, dtype=dtype)
     from ..backends.endpoint import Endpoint
@@ -185,7 +169,7 @@ def _backend(
 def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int, ray: str) -> list[Results]:
     from ruleworld_data.io import Progress
 
-    from ..run.session import run_all, run_on_cluster
+    from ..run.runner import run_all, run_on_cluster
 
     if ray:
         run_on_cluster(plans, source, ray)  # what follows finds all of them finished

@@ -45,9 +45,7 @@ def efficiency(
     # Without rules only DynaRule is another model than the base.
     cells = [(name, count) for name in chosen for count in counts if count > 0 or name == "dynarule"]
     if not cells or min(counts) < 0:
-        raise ValueError(
-            f"--methods {methods} --rules {rules} name nothing to measure; add dynarule, or rules above 0"
-        )
+        raise ValueError(f"--methods {methods} --rules {rules} name nothing to measure; add dynarule")
     table = measure(settings, cells, out / "serving.json", lambda line: typer.echo(line, err=True))
     text = serving_markdown(table)
     write_whole(out / "serving.md", text + "\n")

@@ -18,7 +18,6 @@ from dynarule import RuleAdapter, RuleBank, RuleMemory, attach, dynarule_config,
 
 from .workload import BYTES, Settings, random_rows, random_tokens, timed
 
-Side = tuple[Tensor, Tensor | None]
 METHODS = {
     "dynarule": "DynaRule",
     "dynarule-plus": "DynaRule+",
@@ -138,7 +137,7 @@ def _prompting(settings: Settings, rules: int, base: Condition) -> Condition:
     return Condition(base.model, torch.cat([tokens, base.prompt], 1), bytes_per_rule=size)
 
 
-def _side(settings: Settings, rules: int, shared: int, key: int, path: Path) -> Side:
+def _side(settings: Settings, rules: int, shared: int, key: int, path: Path) -> tuple[Tensor, Tensor | None]:
     """Return random embeddings, and which of them each rule has where there are fewer than rules; None: its own."""
     own = not 0 < shared < rules
     count, key = rules if own else shared, settings.seed + key

@@ -141,11 +141,9 @@ def nested_pools(options: Options, sizes: Iterable[int]) -> list[Pool]:
     with all rules.
     """
     everything = options.num_rules
-    largest = min(max(SCOPES), everything)
+    most = min(max(SCOPES), everything)
     scopes = {min(size, everything): SCOPES[size] for size in sorted(options.sizes or sizes)}
-    return [
-        (size, scopes[size], largest if size < largest else None) for size in sorted(scopes, reverse=True)
-    ]
+    return [(size, scopes[size], most if size < most else None) for size in sorted(scopes, reverse=True)]
 
 
 def runs(options: Options, pools: Iterable[Pool], rows: Rows) -> list[RunSpec]:

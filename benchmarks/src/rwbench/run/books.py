@@ -20,7 +20,6 @@ from .data import OWN_PREMISE, DataSource
 RULES_FILE, QUESTIONS_FILE = "rules.txt", "questions.jsonl"
 BOOK_SPLIT = "test"
 """Nothing is trained on the books: all their questions are a test set, those of the books of validation another."""
-HASH_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class BookSource(DataSource):
         for book in self.books:
             for path in self._files(book):
                 digest.update(path.read_bytes())
-        return (OWN_BOOK if self.folder else BOOKS_DATA) + digest.hexdigest()[:HASH_DIGITS]
+        return (OWN_BOOK if self.folder else BOOKS_DATA) + digest.hexdigest()[:12]
 
     @property
     def subtasks(self) -> tuple[str, ...]:
@@ -79,14 +78,8 @@ class BookSource(DataSource):
         for book in self.books:
             rules = self._rules(book)
             premises = rules.premises or [None] * len(rules.ids)
-            for text, premise, conclusion in zip(rules.texts, premises, rules.conclusions, strict=True):
-                row = {
-                    "id": len(rows),
-                    "world_id": book,
-                    "type": "rule",
-                    "nl": text,
-                    "conclusion_nl": conclusion,
-                }
+            for text, premise, then in zip(rules.texts, premises, rules.conclusions, strict=True):
+                row = {"id": len(rows), "world_id": book, "type": "rule", "nl": text, "conclusion_nl": then}
                 rows.append(row | {OWN_PREMISE: premise or "", "fol": ""})  # there is no logic of these rules
         return pa.Table.from_pylist(rows)
 
@@ -120,9 +113,8 @@ class BookSource(DataSource):
                         f"question {number} needs rule {missing[0]!r}, which {rules_file} does not have; ids are "
                         "those of its column id, else line numbers from 1"
                     )
-                steps.append(
-                    {"rule_ids": [number_of[name] for name in ids], "nl": step.get("text", ""), "fol": ""}
-                )
+                numbers = [number_of[name] for name in ids]
+                steps.append({"rule_ids": numbers, "nl": step.get("text", ""), "fol": ""})
             about = {"id": f"{book}-{number:0{digits}}", "subtask": book, "world_id": book, "fold": 0}
             made.append(row | about | {"steps": steps})
         return made
@@ -135,9 +127,7 @@ def source_of(spec: RunSpec) -> DataSource:
             f"run {spec.run_id} is on a rule book of your own, which is not kept with it; give --data FOLDER"
         )
     if not spec.on_books:
-        return DataSource(
-            spec.scale, spec.world_seed, version=data_version(spec.data), dials=spec.parsed_dials
-        )
+        return DataSource(spec.scale, spec.world_seed, data_version(spec.data), spec.parsed_dials)
     tested, validated = BookSource(), BookSource(books=VALIDATION_BOOKS)
     return validated if validated.data == spec.data else tested
 

@@ -26,9 +26,7 @@ def exclusive(folder: Path) -> Iterator[None]:
     lock = folder / ".lock"
     for path in (folder, lock):
         if path.is_symlink():
-            raise ValueError(
-                f"{path} is a link to {path.readlink()}; a run's files are its own: delete the link"
-            )
+            raise ValueError(f"{path} is a link to {path.readlink()}; a run owns its files: delete the link")
     with lock.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -74,14 +72,10 @@ def make_plan(spec: RunSpec, source: DataSource, out: Path) -> Plan:
     for sample in samples:
         place = f"the {SAMPLES_FILE} of {folder} holds"
         if sample["id"] not in asked or sample.get("run_id", run_id) != run_id:
-            raise ValueError(
-                f"{place} another run's answer, to question {sample['id']!r:.80}; delete its line, and run again"
-            )
+            raise ValueError(f"{place} another run's answer, to question {sample['id']!r:.80}; delete it")
         true = sample | asked[sample["id"]].of_sample
         if sample["error"] is None and sample != true | {"scores": score(true, spec.pool_size, stepwise)}:
-            raise ValueError(
-                f"{place} another gold or score than question {sample['id']} has; delete its line, and run again"
-            )
+            raise ValueError(f"{place} another gold or score than question {sample['id']} has; delete it")
     done = {sample["id"] for sample in samples if sample["error"] is None}
     results, finished = read_results(folder), None
     if results and results["run_id"] == run_id and len(done) == len(asked) == results["n"]["scored"]:
@@ -97,9 +91,7 @@ def finished_run(folder: Path) -> tuple[Results, list[Sample]]:
     A FileNotFoundError if it is not finished, a ValueError if they do not follow from each other.
     """
     if (results := read_results(folder)) is None:
-        raise FileNotFoundError(
-            f"no finished run at {folder}; give its folder, such as runs/RUN_ID, or finish it: rwbench run"
-        )
+        raise FileNotFoundError(f"no finished run at {folder}; give runs/RUN_ID, or finish it: rwbench run")
     samples = run_samples(folder) or []
     check_follows(results, samples)
     return results, samples
@@ -146,9 +138,7 @@ def _check_spec(folder: Path, spec: RunSpec) -> None:
     try:
         differences = spec_differences(dict(from_json(path.read_bytes())), spec.to_dict())
     except (ValueError, TypeError):
-        raise ValueError(
-            f"{path} is no spec; it is never edited by hand: delete the folder {folder}"
-        ) from None
+        raise ValueError(f"{path} is no spec; it is not edited by hand: delete the folder {folder}") from None
     for field, (theirs, ours) in differences.items():
         raise ValueError(
             f"{folder} holds a run of another spec: {field} is {theirs!r} there and {ours!r} here; "

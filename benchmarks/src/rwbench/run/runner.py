@@ -1,16 +1,19 @@
 """From a spec to a run folder: ``spec.json``, then ``samples.jsonl`` line by line, then ``results.json``.
 
 Killing the process at any byte costs at most the question in flight: running the same spec again asks only
-what is missing and ends with the same results.
+what is missing and ends with the same results. The runs of a recipe go one after another, in several processes, or on
+a cluster.
 """
 
+import os
 import time
 from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import as_completed
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic_core import from_json
-from ruleworld_data.io import Progress, write_whole
+from ruleworld_data.io import Progress, worker_pool, write_whole
 
 from ..backends import GoneError
 from ..methods import Method, Output
@@ -22,15 +25,14 @@ from ..score.samples import (
     SampleLog,
     check_sample,
     read_samples,
-    sample_line,
     samples_sha256,
 )
 from ..score.scoring import score
 from ..score.summarise import summary
-from ..spec import RunSpec, json_bytes
+from ..spec import RunSpec, json_bytes, json_line
 from .data import DataSource, Question
 from .environment import environment
-from .folder import SPEC_FILE, exclusive, finished_run, make_plan
+from .folder import SPEC_FILE, Plan, exclusive, finished_run, make_plan
 from .pools import Pool, pools_of, pools_sha256
 
 MAX_ERROR = 2_000
@@ -98,6 +100,49 @@ def summarise(
     }
 
 
+def usable(specs: Sequence[RunSpec]) -> tuple[list[RunSpec], list[str]]:
+    """Split runs into those that can run here and notes about the others, each with what to type."""
+    ready: list[RunSpec] = []
+    notes: dict[str, None] = {}
+    for spec in specs:
+        method: Method = Method.from_dict(spec.method)
+        if need := method.missing():
+            notes[f"{method.label} (needs: {need})"] = None
+        else:
+            ready.append(spec)
+    return ready, list(notes)
+
+
+def run_all(plans: Sequence[Plan], source: DataSource, jobs: int, progress: Progress) -> list[Results]:
+    """Run every plan in so many processes (1: in this one); return the results in the order of the plans."""
+    if jobs == 1 or len(plans) < 2:
+        return [run_spec(plan.spec, source, plan.folder.parent, progress) for plan in plans]
+    with worker_pool(jobs, threads=max(1, (os.cpu_count() or 1) // jobs)) as pool:
+        futures = {pool.submit(run_spec, plan.spec, source, plan.folder.parent): plan for plan in plans}
+        for future in as_completed(futures):
+            failed = future.result()["n"]["failed"]
+            for number in range(futures[future].left):
+                progress.step(failed=number < failed)
+    return [future.result() for future in futures]
+
+
+def run_on_cluster(plans: Sequence[Plan], source: DataSource, address: str) -> None:
+    """Run plans as tasks of a Ray cluster, whose nodes share the folder of runs."""
+    from ruleworld_data.io import run_on_ray
+
+    # Tasks run in folders, and environments, of their own; a key stays in the environment of each node.
+    work = [(plan.spec, plan.folder.parent.absolute()) for plan in plans]
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("_RULEWORLD", "_RWBENCH"))}
+
+    def part(number: int, total: int) -> None:
+        os.environ.update(kept)
+        for spec, out in work[number - 1 :: total]:
+            run_spec(spec, source, out)
+
+    with Progress("shards") as progress:
+        run_on_ray(address, part, len(work), progress.update)
+
+
 def _ask(method: Method, pools: Sequence[Pool], done: Collection[str], spec: RunSpec) -> Iterator[Sample]:
     """Yield one sample per question that is not done; an exception fails the question in flight, the rest goes on."""
     begun = set(done)
@@ -144,4 +189,4 @@ def _sample(question: Question, output: Output, spec: RunSpec, stepwise: bool, s
         "error": output.error,
         "run_id": spec.run_id,
     }
-    return check_sample(from_json(sample_line(sample)))
+    return check_sample(from_json(json_line(sample)))

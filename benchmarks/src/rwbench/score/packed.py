@@ -24,7 +24,7 @@ from ruleworld_data.io import write_whole
 
 from ..spec import in_words
 from .samples import VOLATILE_USAGE, Sample
-from .scoring import score
+from .scoring import gold_of, score
 
 PACKED_RESULTS, PACKED_SAMPLES = "results.jsonl.zst", "samples.parquet"
 UNKNOWN_RULE = -1
@@ -86,7 +86,7 @@ def packed_samples(folder: Path, results: Mapping[str, Any]) -> list[Sample]:
 
 
 def _row(sample: Sample, run_id: str, place: int) -> dict[str, Any]:
-    scores, searches, gold = sample["scores"], sample["retrieved"], _gold(sample)
+    scores, searches, gold = sample["scores"], sample["retrieved"], gold_of(sample)
     usage = {name: value for name, value in sample.get("usage", {}).items() if name not in VOLATILE_USAGE}
     return {
         **{name: sample[name] for name in SAME},  # type: ignore[literal-required]
@@ -100,7 +100,7 @@ def _row(sample: Sample, run_id: str, place: int) -> dict[str, Any]:
 
 
 def _sample(row: Mapping[str, Any], pool_size: int) -> Sample:
-    gold = _gold(row)
+    gold = gold_of(row)
     searches = None if row["ranks"] is None else [_ranking(ranks, gold) for ranks in row["ranks"]]
     sample: Any = {name: row[name] for name in SAME} | {"retrieved": searches}
     return sample | {
@@ -111,10 +111,6 @@ def _sample(row: Mapping[str, Any], pool_size: int) -> Sample:
         "usage": {name: value for name, value in (row["usage"] or {}).items() if value is not None},
         "seconds": 0.0,
     }
-
-
-def _gold(row: Mapping[str, Any]) -> list[int]:
-    return list(dict.fromkeys(rule for step in row["gold_rules"] for rule in step))
 
 
 def _ranks(ranked: Sequence[int], gold: Sequence[int]) -> list[int]:

@@ -1,5 +1,6 @@
 """results.json: what a finished run says, as typed JSON objects that pydantic checks; reading and writing it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired
 
@@ -11,7 +12,7 @@ from typing_extensions import TypedDict
 
 from ..registry import Positive, Share
 from ..spec import RunSpec, in_words, json_bytes
-from .packed import PACKED_RESULTS, PACKED_SAMPLES, is_packed, packed_results, packed_samples
+from .packed import PACKED_RESULTS, PACKED_SAMPLES, is_packed, packed_results, packed_samples, write_packed
 from .samples import OPEN, SAMPLES_FILE, STRICT, Sample, read_samples
 
 FILE_NAME = "results.json"
@@ -56,12 +57,6 @@ class Metric(TypedDict):
     by_subtask: dict[str, Estimate]
     by_group: dict[str, Estimate]
     folds: NotRequired[Folds | None]
-
-
-class Details(TypedDict):
-    """Recall by step of the proof: metric -> step -> estimate."""
-
-    by_step: dict[str, dict[StepNumber, Estimate]]
 
 
 class MethodName(TypedDict):
@@ -135,7 +130,7 @@ class Summary(TypedDict):
 
     n: Counts
     metrics: dict[MetricName, Metric]
-    details: Details
+    details: dict[Literal["by_step"], dict[str, dict[StepNumber, Estimate]]]  # recall by metric and step
     outcomes: dict[str, Positive]  # how many samples ended how, failed included
     usage: dict[str, Total]
     measures: MeanMeasures
@@ -208,6 +203,33 @@ def run_samples(folder: Path) -> list[Sample] | None:
         return read_samples(folder / SAMPLES_FILE)
     results = _packed(folder.parent, folder.name)
     return packed_samples(folder.parent, results[0]) if results else None
+
+
+def pack(results: Sequence[Results], folder: Path, to: Path) -> int:
+    """Write what `report`, `compare` and `trace` need of some runs in ``folder``, and return the bytes written.
+
+    The same runs give the same bytes. A ValueError if the samples of a run are missing, or ``to`` holds other runs or
+    lies in ``folder``.
+    """
+    if is_packed(folder):
+        raise ValueError(f"{folder} is packed already; give the folder of its runs, or copy it as it is")
+    if folder.resolve() in to.resolve().parents:
+        raise ValueError(
+            f"{to} lies in {folder}, so a later report of {folder} would count every run twice; choose a folder outside"
+        )
+    ids = {run["run_id"] for run in results}
+    if others := sorted({run["run_id"] for run in find_results(to)} - ids if to.is_dir() else ()):
+        raise ValueError(
+            f"{to} holds {len(others)} runs that are not among these (first: {others[0]}), and a report would mix "
+            f"them; remove {to}, or choose another folder"
+        )
+    runs = []
+    for run in results:
+        if (samples := find_samples(folder, run["run_id"])) is None:
+            raise ValueError(f"run {run['run_id']} has no samples beside its {FILE_NAME}; run its recipe")
+        runs.append((run, samples))
+    write_packed(to, runs)
+    return sum(path.stat().st_size for path in to.rglob("*") if path.is_file())
 
 
 def _packed(folder: Path, run_id: str | None = None) -> list[Results]:

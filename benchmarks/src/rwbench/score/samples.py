@@ -2,7 +2,7 @@
 
 import errno
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Annotated, Any, NotRequired, Self
 
@@ -11,7 +11,7 @@ from pydantic_core import from_json
 from ruleworld_data.io import write_whole
 from typing_extensions import TypedDict
 
-from ..spec import canonical_json, in_words
+from ..spec import in_words, json_line
 
 OUTCOMES = {
     "ok": "ended as the method should: with an answer in a box, or with the rules it was asked to find",
@@ -105,14 +105,6 @@ def check_sample(value: Any) -> Sample:
     return value
 
 
-def sample_line(sample: Mapping[str, Any]) -> bytes:
-    """Return a sample's line of the file; half a surrogate pair, which UTF-8 has not, becomes a question mark.
-
-    A ValueError or TypeError if it holds what JSON cannot: NaN, a number of thousands of digits, an object.
-    """
-    return (canonical_json(sample) + "\n").encode(errors="replace")
-
-
 def read_samples(path: Path) -> list[Sample]:
     """Return the whole lines of a samples file, without the torn last line of a killed run; none if it is not there.
 
@@ -146,7 +138,7 @@ class SampleLog:
             if sample["error"] is None:
                 kept.setdefault(sample["id"], sample)
         self.done = set(kept)
-        body = b"".join(map(sample_line, kept.values()))
+        body = b"".join(map(json_line, kept.values()))
         # A link in a folder of others would have another file written to.
         if path.is_symlink() or not path.is_file() or path.read_bytes() != body:
             write_whole(path, body)
@@ -154,7 +146,7 @@ class SampleLog:
 
     def append(self, sample: Sample) -> None:
         """Write one sample and hand it to the operating system before returning."""
-        self._file.write(sample_line(sample))
+        self._file.write(json_line(sample))
         self._file.flush()
         if sample["error"] is None:
             self.done.add(sample["id"])
@@ -172,5 +164,5 @@ def samples_sha256(samples: Sequence[Sample]) -> str:
     for sample in sorted(samples, key=lambda sample: sample["id"]):
         usage = {name: cost for name, cost in sample.get("usage", {}).items() if name not in VOLATILE_USAGE}
         stable = {name: value for name, value in sample.items() if name not in ("seconds", "run_id")}
-        digest.update(sample_line(stable | {"usage": usage}))
+        digest.update(json_line(stable | {"usage": usage}))
     return digest.hexdigest()

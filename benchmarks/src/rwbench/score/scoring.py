@@ -27,6 +27,11 @@ def budgets(pool_size: int) -> dict[str, Budget]:
     return {name: k for name, k in RECALL_BUDGETS.items() if k == "gold" or k < pool_size}
 
 
+def gold_of(sample: Mapping[str, Any]) -> list[int]:
+    """Return a sample's gold rules, each once, in step order."""
+    return list(dict.fromkeys(rule for step in sample["gold_rules"] for rule in step))
+
+
 def score(sample: Mapping[str, Any], pool_size: int, stepwise: bool = False) -> dict[str, float]:
     """Score a sample, as `rwbench.score.samples` describes it: metric -> value.
 
@@ -36,7 +41,7 @@ def score(sample: Mapping[str, Any], pool_size: int, stepwise: bool = False) -> 
     """
     scores: dict[str, float] = {}
     answers, retrieved, gold_rules = (sample[name] for name in ("answers", "retrieved", "gold_rules"))
-    gold = list(dict.fromkeys(rule for step in gold_rules for rule in step))
+    gold = gold_of(sample)
     if retrieved is not None and gold:  # questions of a user's own book may name no rules
         for name, budget in budgets(pool_size).items():
             if len(retrieved) > 1 or stepwise:

@@ -3,12 +3,13 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from statistics import fmean, pstdev
+from typing import Any, Literal
 
 import numpy as np
 from ruleworld_data.scoring import step_recalls
 
 from ..spec import RunSpec
-from .results import AttentionMap, Details, Folds, MeanMeasures, Metric, Summary, Total
+from .results import AttentionMap, Folds, MeanMeasures, Metric, Summary, Total
 from .samples import VOLATILE_USAGE, Sample
 from .scoring import Budget, budgets
 from .stats import fold_interval, grouped_estimates, sample_clusters
@@ -36,9 +37,7 @@ def summary(spec: RunSpec, samples: Sequence[Sample], num_scheduled: int) -> Sum
     scored = [sample for sample in samples if sample["error"] is None]
     for field in ("answers", "retrieved"):
         if len({sample[field] is None for sample in scored}) > 1:
-            raise ValueError(
-                f"{field} are null for some questions only; where a method has none, give an empty list"
-            )
+            raise ValueError(f"{field} are null for some questions only; give an empty list there")
     # A sample of an older run has no outcome.
     outcomes = Counter(s.get("outcome", "ok" if s["error"] is None else "failed") for s in samples)
     return {
@@ -66,7 +65,7 @@ def metric_estimates(scored: Sequence[Sample], split: str) -> dict[str, Metric]:
     return out
 
 
-def recall_details(scored: Sequence[Sample], pool_size: int) -> Details:
+def recall_details(scored: Sequence[Sample], pool_size: int) -> dict[Literal["by_step"], Any]:
     """Return recall by step of the samples (none of them failed) that retrieved anything.
 
     ``by_step`` maps metric -> step number -> estimate, sub-tasks weighing the same. A method that searches once has
@@ -75,16 +74,16 @@ def recall_details(scored: Sequence[Sample], pool_size: int) -> Details:
     """
     searched = [sample for sample in scored if sample["retrieved"]]
     clusters, subtasks = sample_clusters(searched), [sample["subtask"] for sample in searched]
-    out: Details = {"by_step": {}}
+    by_step: dict[str, Any] = {}
     for name, budget in budgets(pool_size).items():
         recalls = [_step_recalls(s["retrieved"] or [], s["gold_rules"], budget) for s in searched]
-        parts = out["by_step"][f"recall@{name}"] = {}
+        parts = by_step[f"recall@{name}"] = {}
         for step in range(max(map(len, recalls), default=0)):
             rows = [row for row, steps in enumerate(recalls) if step < len(steps)]
             values = np.array([recalls[row][step] for row in rows])
             kept = [subtasks[row] for row in rows], [clusters[row] for row in rows]
             parts[str(step + 1)] = grouped_estimates(values, *kept, draws=DETAIL_DRAWS)["macro"]
-    return out
+    return {"by_step": by_step}
 
 
 def usage_totals(samples: Sequence[Sample]) -> dict[str, Total]:
