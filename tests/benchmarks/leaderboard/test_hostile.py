@@ -11,8 +11,7 @@ import pytest
 from confusable_homoglyphs.confusables import confusables_data
 from pydantic import TypeAdapter
 from rwbench.leaderboard import files, records
-from rwbench.leaderboard.entry import Name, skeleton
-from rwbench.leaderboard.files import ENTRY, SAMPLES, Refused
+from rwbench.leaderboard.files import ENTRY, SAMPLES, Name, Refused, skeleton
 from rwbench.leaderboard.submissions import check_all, read_folder
 from rwbench.methods import Method
 

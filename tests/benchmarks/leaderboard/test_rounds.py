@@ -112,10 +112,12 @@ def test_scores_are_those_of_the_method_on_the_revealed_world(played, submission
 )
 def test_the_board_scores_a_round_again_whatever_its_file_says(body, played, folder):
     (folder / "scores.json").write_text(body)
+    shutil.copytree(folder, folder.with_name("2026-10"))
+    folder = folder.rename(folder.with_name("2026-9"))  # the earlier one
     root = folder.parent.parent / "submissions"
     true = json.loads((played[0] / "scores.json").read_text())["scores"]
     sealed = {row["submission"]: row["sealed"] for row in build_board(root)["rows"]}
-    assert sealed[BM25] == {"round": "2026-1", **true[0]}
+    assert sealed[BM25] == {"round": "2026-10", **true[0]}
     (folder / "round.json").unlink()  # a badge for whoever writes one file
     with pytest.raises(FileNotFoundError, match="open a round first"):
         build_board(root)

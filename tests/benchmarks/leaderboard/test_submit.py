@@ -6,8 +6,7 @@ import pytest
 from ruleworld_data.scoring import read_answers
 from rwbench.leaderboard.board import row_of
 from rwbench.leaderboard.files import LIMITS
-from rwbench.leaderboard.judge import board_spec
-from rwbench.leaderboard.kit import METHOD, write_kit
+from rwbench.leaderboard.judge import METHOD, board_spec, write_kit
 from rwbench.leaderboard.submissions import import_predictions, read_words, submit, validate
 from rwbench.methods import Method, Output, component
 from rwbench.run.folder import finished_run
@@ -91,7 +90,7 @@ def test_what_cannot_be_submitted_is_named_and_leaves_nothing(runs, hand_in, ent
         hand_in(runs["bm25"], entry.folder.parent, "bm25")
     with pytest.raises(ValueError, match="got 'My method'; rename the file"):
         hand_in(runs["bm25"], root, "My method")
-    with pytest.raises(FileNotFoundError, match="it has three lines or more: name = "):
+    with pytest.raises(FileNotFoundError, match="it says name = "):
         read_words(tmp_path / "nothing.toml")
 
 

@@ -9,7 +9,7 @@ import pytest
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rwbench.report import figures
-from rwbench.report.figures import STYLE, label_ends, rendered, stacked
+from rwbench.report.figures import STYLE, drawn, label_ends, stacked
 from rwbench.report.setting import settings
 from rwbench.score.results import find_results
 
@@ -34,7 +34,7 @@ def test_the_command_draws_the_front_figure_again(tmp_path, monkeypatch):
 @pytest.mark.parametrize("form", ["svg", "png", "pdf"])
 def test_the_same_figure_gives_the_same_bytes(answering, form):
     with rc_context(fname=STYLE):
-        one, other = (rendered(figures.by_size(*settings(answering)), form) for _ in range(2))
+        one, other = (drawn(figures.by_size(*settings(answering)), form) for _ in range(2))
     assert one == other
 
 

@@ -6,6 +6,7 @@ pool sizes are never averaged. Floors and ceilings frame a cell and have no rank
 """
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import groupby
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from ruleworld_data.io import write_whole
 
-from ..report.page import asset, template_environment
+from ..report.page import rendered
 from ..report.setting import macro
 from ..report.tables import percent
 from ..score.samples import Sample
@@ -85,12 +86,8 @@ def row_of(submission: Submission) -> Row:
 def order(row: Row, metric: str) -> tuple[Any, ...]:
     """Return what rows are sorted by: cell (newest data, held-out rules, large pools first), in it best first."""
     estimate = row["metrics"][metric]
-    world = (
-        [-int(part) for part in row["data"].split(".")],
-        row["scale"] != "paper",
-        row["scale"],
-        SPLITS.index(row["split"]),
-    )
+    data = [-int(part) for part in row["data"].split(".")]
+    world = (data, row["scale"] != "paper", row["scale"], SPLITS.index(row["split"]))
     cell = (*world, -len(row["subtasks"]), sorted(row["subtasks"]), -row["pool_size"], row["representation"])
     return (*cell, -(estimate["value"] if estimate else -1), row["submission"])
 
@@ -108,16 +105,16 @@ def ranks(members: Sequence[Sequence[Sample]], metric: str) -> list[int]:
         group_of, _ = codes([sample["subtask"] for sample in by_id])
         cluster_of, _ = codes(sample_clusters(by_id))
         draws.append(row_means(group_means(values, group_of, cluster_of, DRAWS)))
-    better = [
-        [other.mean() > own.mean() and interval(other - own)[0] > 0 for other in draws] for own in draws
-    ]
-    return [1 + int(sum(row)) for row in better]
+    above = [[other.mean() > own.mean() and interval(other - own)[0] > 0 for other in draws] for own in draws]
+    return [1 + int(sum(row)) for row in above]
 
 
 def _sealed(rounds: Path) -> dict[str, dict[str, Any]]:
     """Return the newest sealed score of each submission, by folder name, recomputed: of a round that was scored."""
     newest: dict[str, dict[str, Any]] = {}
-    for folder in sorted(path.parent for path in rounds.glob(f"*/{SCORES}")):
+    scored = [path.parent for path in rounds.glob(f"*/{SCORES}")]
+    # 2026-10 is later than 2026-9
+    for folder in sorted(scored, key=lambda path: re.sub(r"\d+", lambda n: n[0].zfill(9), path.name)):
         scores = round_scores(folder)["scores"]
         newest |= {score["public"]: {"round": folder.name, **score} for score in scores}
     return newest
@@ -136,14 +133,8 @@ def render_board(board: dict[str, Any]) -> str:
 
     Every string of a submission is escaped here, though the checks let no HTML through.
     """
-    environment = template_environment("leaderboard")
-    environment.filters["percent"] = percent
-    return environment.get_template("board.html.j2").render(
-        tracks={track: _tables(track, board) for track in TRACKS},
-        main=TRACKS,
-        samples_file=SAMPLES,
-        style=asset("board.css", "leaderboard"),
-    )
+    tables = {track: _tables(track, board) for track in TRACKS}
+    return rendered("leaderboard", "board", tracks=tables, main=TRACKS, samples_file=SAMPLES, percent=percent)
 
 
 def _tables(track: str, board: dict[str, Any]) -> list[dict[str, Any]]:

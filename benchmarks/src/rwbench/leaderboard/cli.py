@@ -10,9 +10,7 @@ from ..cli.shared import JsonFlag, printable
 
 app = typer.Typer()
 round_app = typer.Typer(
-    help="Sealed rounds: worlds whose seed is secret until all answers are in.",
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Sealed rounds: worlds whose seed is secret until all answers are in.", no_args_is_help=True
 )
 app.add_typer(round_app, name="round")
 
@@ -29,16 +27,13 @@ def kit(
     scale: Scale = "paper",
     split: Split = "mini",
     pool_size: PoolSize = 1_000,
-    subtask: Annotated[
-        list[str] | None, typer.Option(help="May be given several times. Default: all.")
-    ] = None,
+    subtask: Annotated[list[str] | None, typer.Option(help="May be repeated; default: all.")] = None,
 ) -> None:
     """Write the questions, rules and pools of a setting, for methods that run elsewhere.
 
     Example: rwbench kit kit --pool-size 1000
     """
-    from .judge import board_spec
-    from .kit import METHOD, write_kit
+    from .judge import METHOD, board_spec, write_kit
 
     write_kit(folder, board_spec(METHOD, "nl", pool_size, scale, split, subtask or ()))
     typer.echo(f"next: rwbench import {folder} PREDICTIONS --name NAME")
@@ -90,9 +85,7 @@ def submit(
 @app.command()
 def validate(
     folders: Annotated[list[Path], typer.Argument(metavar="DIR...", help="Submissions to check.")],
-    board: Annotated[
-        Path | None, typer.Option(help="Submissions on the board already, to tell copies.")
-    ] = None,
+    board: Annotated[Path | None, typer.Option(help="Submissions on the board, to tell copies.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Check submissions: everything is recomputed from their samples. Nothing is run, nothing is written.
@@ -145,18 +138,14 @@ def new(folder: Folder, scale: Scale = "paper", split: Split = "mini", pool_size
 
     path = _secret(folder)
     new_round(folder, path, scale, split, pool_size)
-    typer.echo(
-        f"publish {folder}, keep {path} to yourself; entrants: rwbench round enter {folder} ENTRY.jsonl"
-    )
+    typer.echo(f"publish {folder}, keep {path} secret; entrants: rwbench round enter {folder} ENTRY.jsonl")
     typer.echo(f"when all hashes are in {folder / ENTRIES}: rwbench round reveal {folder}")
 
 
 @round_app.command()
 def enter(
     folder: Folder,
-    predictions: Annotated[
-        Path, typer.Argument(metavar="SUBMISSION.jsonl", help="Named after its submission.")
-    ],
+    predictions: Annotated[Path, typer.Argument(metavar="SUBMISSION.jsonl", help="Named as its submission.")],
 ) -> None:
     """Write the hash of an entry to the round; the entry itself stays with you until the reveal.
 

@@ -1,9 +1,16 @@
-"""From a submission's spec and records to results: questions, pools and gold come from our data."""
+"""The board's settings: their kits, and from a submission's spec and records to results, with gold from our data.
 
+A kit is what a method may see of a setting, as files: questions, rules and pools. No answers, no proofs.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+from ruleworld_data.io import whole_folder
 from ruleworld_data.spec import HEADLINE_SPLITS, data_version
 
 from ..methods import Method
@@ -15,7 +22,7 @@ from ..run.runner import summarise
 from ..score.results import MethodName, Results
 from ..score.samples import Sample, check_sample
 from ..score.scoring import score
-from ..spec import RunSpec, spec_differences, usual_version
+from ..spec import RunSpec, json_bytes, json_line, spec_differences, usual_version
 from .files import ENTRY, HOW_TO_WRITE, SAMPLES, Refused, quote
 from .records import Record
 
@@ -26,12 +33,14 @@ RELEASED = {"1.1.0": "2026-11-28", "1.2.0": "2026-11-28"}
 HELD_OUT_LIMIT = 50
 """Held-out questions of a sub-task that suffice: 550 in all, as many as `mini` has."""
 MAX_TOP_K = 100
-PUBLIC_SEED = 0
 CELL = ("scale", "split", "subtasks", "representation", "pool_size", "data")
 """Fields of a spec that submissions share if they are compared."""
 
-Questions = Mapping[str, tuple[Question, Pool]]
-"""Question and pool by the question's id."""
+QUESTIONS, POOLS, RULES = "questions.jsonl", "pools.jsonl", "rules.parquet"
+SETTING_FILE, SETTING = "setting.json", ("pool_size", "scale", "split", "subtasks", "data")
+"""What was asked; of a sealed round, all of it is public."""
+METHOD = {"name": "kit"}
+"""Stands in a spec whose questions and pools alone matter."""
 
 
 def board_spec(
@@ -41,7 +50,7 @@ def board_spec(
     scale: str = "paper",
     split: str = "mini",
     subtasks: Sequence[str] = (),
-    seed: int = PUBLIC_SEED,
+    seed: int = 0,
     data: str = "",
 ) -> RunSpec:
     """Return the spec of a method on one of the board's settings, whose pools are the same for all methods.
@@ -56,6 +65,44 @@ def board_spec(
         raise ValueError(f"the board has pools of {sizes} rules, got {pool_size!r}")
     spec = options.spec(method, representation, *pools[pool_size])
     return replace(spec, subtasks=tuple(subtasks)) if subtasks else spec
+
+
+def write_kit(folder: Path, spec: RunSpec) -> None:
+    """Write the kit of a spec's setting as a folder, whole or not at all; a FileExistsError if one is there."""
+    source = source_of(spec)
+    pools = pools_of(spec, source)
+    # Sorted: the order of a shared list of rules says nothing.
+    members = [sorted(pool.ids.tolist()) for pool in pools]
+    questions = (
+        {"id": question.id, "subtask": question.subtask, "question": question.text, "pool": number}
+        for number, pool in enumerate(pools)
+        for question in pool.questions
+    )
+    rules = source.rules(spec.split).take(sorted(set().union(*members)))
+    with whole_folder(folder) as part:
+        (part / SETTING_FILE).write_bytes(json_bytes({name: getattr(spec, name) for name in SETTING}))
+        (part / QUESTIONS).write_bytes(b"".join(map(json_line, questions)))
+        lines = (json_line({"pool": number, "rules": ids}) for number, ids in enumerate(members))
+        (part / POOLS).write_bytes(b"".join(lines))
+        pq.write_table(rules.select(["id", "type", "nl", "fol"]), part / RULES, compression="zstd")
+
+
+def read_setting(folder: Path) -> dict[str, Any]:
+    """Return the setting of a kit, as `board_spec` takes it; a ValueError if it was damaged."""
+    path = folder / SETTING_FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"no {path}, so {folder} is no kit; write one: rwbench kit {folder}")
+    try:
+        setting = json.loads(path.read_bytes())
+        return {name: setting[name] for name in SETTING}
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise ValueError(f"{path} is not as `rwbench kit` writes it; write the kit anew") from None
+
+
+def same_kit(first: Path, second: Path) -> bool:
+    """Whether two kits have the same questions, pools and rules; Parquet's bytes depend on the library's version."""
+    texts = ([(kit / name).read_bytes() for name in (QUESTIONS, POOLS)] for kit in (first, second))
+    return next(texts) == next(texts) and pq.read_table(first / RULES).equals(pq.read_table(second / RULES))
 
 
 def cell_of(values: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -118,7 +165,9 @@ def judge(
     return samples, results
 
 
-def _check_questions(records: Mapping[int, Record], questions: Questions, spec: RunSpec, file: str) -> None:
+def _check_questions(
+    records: Mapping[int, Record], questions: Mapping[str, tuple[Question, Pool]], spec: RunSpec, file: str
+) -> None:
     """Refuse records that are not one for each question, leave a field out on some, or rank what the pool lacks."""
     lines: dict[str, int] = {}
     members = {id(pool): frozenset(pool.ids.tolist()) for _, pool in questions.values()}
@@ -153,6 +202,6 @@ def _check_questions(records: Mapping[int, Record], questions: Questions, spec: 
 
 def _sample(record: Record, question: Question, spec: RunSpec, stepwise: bool) -> Sample:
     """Return the sample of a record: gold from our data, scores computed."""
-    sample = record.model_dump() | {"usage": record.usage.model_dump(exclude_none=True)} | question.of_sample
+    sample = record.model_dump() | question.of_sample
     sample |= {"trace": [], "measures": {}, "seconds": 0.0, "error": None}
     return check_sample(sample | {"scores": score(sample, spec.pool_size, stepwise)})

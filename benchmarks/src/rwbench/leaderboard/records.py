@@ -5,13 +5,13 @@ Questions, gold and scores are joined when it is read (`rwbench.leaderboard.judg
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from ruleworld_data.scoring import read_answers
 
 from ..score.samples import OUTCOMES, Sample
-from ..spec import canonical_json
+from ..spec import json_line
 from .files import LIMITS, MAX_EXPANDED, SAMPLES, Refused, packed, quote, validated
 
 MAX_SEARCHES, MAX_RANKED = 32, 100
@@ -31,17 +31,7 @@ def _distinct(rules: list[int]) -> list[int]:
 Answer = Annotated[str, Field(max_length=MAX_PART)]
 Search = Annotated[list[int], Field(max_length=MAX_RANKED), AfterValidator(_distinct)]
 Count = Annotated[int, Field(ge=0, le=MAX_AMOUNT)]
-
-
-class Cost(BaseModel):
-    """What a question cost; unknown amounts are None. All else that a run logs is left out."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    calls: Count | None = None
-    prompt_tokens: Count | None = None
-    completion_tokens: Count | None = None
-    retrievals: Count | None = None
+Cost = Literal["calls", "prompt_tokens", "completion_tokens", "retrievals"]
 
 
 class Record(BaseModel):
@@ -56,7 +46,7 @@ class Record(BaseModel):
     # Rule ids, best first, one list per search; null if the method retrieves nothing.
     retrieved: Annotated[list[Search], Field(max_length=MAX_SEARCHES)] | None
     outcome: Literal[tuple(name for name in OUTCOMES if name != "failed")]  # type: ignore[valid-type]
-    usage: Cost
+    usage: dict[Cost, Count]  # what is known of it; all else that a run logs is left out
 
     @model_validator(mode="before")
     @classmethod
@@ -84,23 +74,18 @@ class Record(BaseModel):
         return cls(
             id=sample["id"],
             output=output if len(output or "") <= MAX_OUTPUT else None,
-            answers=None if answers is None else _capped(answers),
+            answers=answers and _capped(answers),
             # No question has so many steps, and recall counts no search beyond them: the scores are the same.
-            retrieved=None if retrieved is None else retrieved[:MAX_SEARCHES],
+            retrieved=retrieved and retrieved[:MAX_SEARCHES],
             outcome=sample.get("outcome") or "ok",
             # More than so many is no count, but what a server said.
-            usage=Cost(**{name: min(usage[name], MAX_AMOUNT) for name in Cost.model_fields if name in usage}),
+            usage={name: min(usage[name], MAX_AMOUNT) for name in get_args(Cost) if name in usage},
         )
-
-    def line(self) -> str:
-        """Return the record as a line of a samples file."""
-        usage = self.usage.model_dump(exclude_none=True)
-        return canonical_json(self.model_dump() | {"usage": usage}) + "\n"
 
 
 def pack_records(records: Iterable[Record]) -> bytes:
     """Return the samples file of a submission; `Refused` if it would be too large."""
-    lines = "".join(record.line() for record in records).encode()
+    lines = b"".join(json_line(record.model_dump()) for record in records)
     body = packed(lines)
     if len(lines) > MAX_EXPANDED or len(body) > LIMITS[SAMPLES]:
         raise Refused(f"{SAMPLES}: would be too large ({len(body):,} bytes, packed); shorten the outputs")
@@ -121,9 +106,7 @@ def read_records(lines: Iterable[bytes], file: str) -> dict[int, Record]:
 def read_predictions(path: Path) -> dict[int, Record]:
     """Return the records of a predictions file (JSON Lines) by line."""
     if not path.is_file():
-        raise FileNotFoundError(
-            f'no predictions file at {path}; one {{"id": "...", "output": "..."}} per line of a .jsonl file'
-        )
+        raise FileNotFoundError(f'no predictions file at {path}; lines are {{"id": "...", "output": "..."}}')
     with path.open("rb") as lines:
         return read_records(lines, str(path))
 

@@ -22,8 +22,7 @@ from ruleworld_data.io import whole_folder, write_whole
 from ..report.setting import macro
 from ..spec import canonical_json, json_bytes
 from .files import FOLDER_NAME
-from .judge import SPLITS, board_spec, judge
-from .kit import METHOD, QUESTIONS, same_kit, write_kit
+from .judge import METHOD, QUESTIONS, SPLITS, board_spec, judge, same_kit, write_kit
 from .records import read_predictions
 from .submissions import TRACKS, validate
 
@@ -61,10 +60,8 @@ class Round(BaseModel):
     def write_kit(self, folder: Path) -> None:
         """Write the kit of the round's world."""
         assert self.seed is not None
-        spec = board_spec(
-            METHOD, "nl", self.pool_size, self.scale, self.split, seed=self.seed, data=self.data
-        )
-        write_kit(folder, spec)
+        setting = (self.pool_size, self.scale, self.split)
+        write_kit(folder, board_spec(METHOD, "nl", *setting, seed=self.seed, data=self.data))
 
 
 def new_round(folder: Path, secret_file: Path, scale: str, split: str, pool_size: int) -> Round:
@@ -103,9 +100,7 @@ def enter_round(folder: Path, predictions: Path) -> Path:
     if this.entries is not None:
         raise ValueError(f"round {this.name} was revealed and takes no more entries")
     if predictions.suffix != ".jsonl" or not FOLDER_NAME.fullmatch(predictions.stem):
-        raise ValueError(
-            f"an entry is named after its submission, SUBMISSION.jsonl, got {predictions.name!r}"
-        )
+        raise ValueError(f"an entry is named after its submission, NAME.jsonl, got {predictions.name!r}")
     ids = Counter(record.id for record in read_predictions(predictions).values())
     asked = Counter(json.loads(line)["id"] for line in (folder / KIT / QUESTIONS).read_bytes().splitlines())
     if not ids or ids - asked:
@@ -129,7 +124,7 @@ def reveal_round(folder: Path, secret_file: Path) -> Round:
     secret = _read(secret_file, "go to where `rwbench round new` was typed, which wrote it")
     if this.entries is not None:
         raise ValueError(f"round {this.name} was revealed already; score it: rwbench round score {folder}")
-    for path in entry_files(folder):
+    for path in (folder / ENTRIES).glob("*.jsonl"):
         raise ValueError(f"{path} is open before the reveal, for all to copy; keep it, and hand in its hash")
     entries = {p.stem: p.read_text(errors="replace") for p in sorted((folder / ENTRIES).glob("*.sha256"))}
     for name, text in entries.items():
@@ -164,7 +159,7 @@ def round_scores(folder: Path) -> dict[str, Any]:
         this.write_kit(Path(place))
         if not same_kit(folder / KIT, Path(place)):
             raise ValueError(f"{folder / KIT} is not what the seed gives: entrants answered another world")
-    opened = entry_files(folder)
+    opened = sorted((folder / ENTRIES).glob("*.jsonl"))
     for path in opened:
         if this.entries.get(path.stem) != entry_sha256(path):
             raise ValueError(
@@ -175,11 +170,6 @@ def round_scores(folder: Path) -> dict[str, Any]:
     scores.sort(key=lambda score: (-score["sealed_score"]["value"], score["public"]))
     unopened = sorted(this.entries.keys() - {path.stem for path in opened})
     return {"round": this.name, "seed": this.seed, "unopened": unopened, "scores": scores}
-
-
-def entry_files(folder: Path) -> list[Path]:
-    """Return the opened entries of a round: one file per submission, named like it."""
-    return sorted((folder / ENTRIES).glob("*.jsonl"))
 
 
 def read_round(folder: Path) -> Round:

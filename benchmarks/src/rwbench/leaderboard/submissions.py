@@ -4,7 +4,7 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,28 +16,26 @@ from ..report.setting import macro
 from ..run.folder import SPEC_FILE, exclusive
 from ..score.results import Results, write_results
 from ..score.samples import SAMPLES_FILE, Sample
-from ..spec import RunSpec, canonical_json, json_bytes
-from .entry import Entry, skeleton
+from ..spec import RunSpec, canonical_json, json_bytes, json_line
 from .files import (
     ENTRY,
     FOLDER_NAME,
     HOW_TO_WRITE,
     SAMPLES,
+    Entry,
     Refused,
     quote,
     read_folder,
+    skeleton,
     submission_folders,
     unpacked,
     validated,
 )
-from .judge import RELEASED, board_spec, cell_of, check_spec, judge, looks_at_gold
-from .kit import read_setting
+from .judge import RELEASED, board_spec, cell_of, check_spec, judge, looks_at_gold, read_setting
 from .records import Record, pack_records, read_predictions, read_records
 
 TRACKS = {"answers": "exact_match", "retrieval": "recall@1"}
 """Table of the board -> the metric that it is ranked by."""
-SCORED = {"id", "output", "answers", "retrieved"}
-"""Fields of a record that decide its scores."""
 
 
 class Known(NamedTuple):
@@ -120,7 +118,7 @@ def _known(entry: Entry, records: Iterable[Record]) -> Known:
     hashes = []
     for record in records:
         words = re.findall(r"\w+", (record.output or "").casefold())
-        fields = {"id", "answers"} if words else SCORED
+        fields = {"id", "answers"} if words else {"id", "answers", "retrieved"}
         hashes.append(hash(canonical_json(record.model_dump(include=fields) | {"output": words})))
     return Known(entry, cell_of(entry.spec), frozenset(hashes))
 
@@ -161,14 +159,12 @@ def import_predictions(kit: Path, path: Path, label: str, representation: str, o
     folder.mkdir(parents=True, exist_ok=True)
     with exclusive(folder):
         write_whole(folder / SPEC_FILE, json_bytes(spec.to_dict()))
-        write_whole(folder / SAMPLES_FILE, "".join(canonical_json(sample) + "\n" for sample in samples))
+        write_whole(folder / SAMPLES_FILE, b"".join(map(json_line, samples)))
         write_results(folder, results)
     return folder
 
 
-def submit(
-    results: Results, samples: Sequence[Sample], words: Mapping[str, Any], root: Path, slug: str
-) -> Path:
+def submit(results: Results, samples: list[Sample], words: Mapping[str, Any], root: Path, slug: str) -> Path:
     """Write the submission of a run (`finished_run`) and return its folder, after the checks that a pull request gets.
 
     ``words`` are the fields of `Entry` but the spec; ``slug`` ends the folder's name, after the date. A ValueError if
@@ -183,9 +179,7 @@ def submit(
     entry = validated(Entry, json_bytes({**words, "spec": results["spec"]}), ENTRY)
     folder = root / f"{entry.date}_{slug}"
     if not FOLDER_NAME.fullmatch(folder.name):
-        raise ValueError(
-            f"a submission's short name is made of a-z, 0-9, dot and hyphen, got {slug!r}; rename the file of its words"
-        )
+        raise ValueError(f"a short name has a-z, 0-9, dot and hyphen, got {slug!r}; rename the file")
     if folder.exists():
         raise ValueError(f"{folder} is there already; rename the file of its words, or remove that folder")
     body = pack_records(Record.of_sample(sample) for sample in samples)
@@ -205,8 +199,6 @@ def submit(
 def read_words(path: Path) -> dict[str, Any]:
     """Return what a TOML file says of a submission; its date is today where it says none."""
     if not path.is_file():
-        raise FileNotFoundError(
-            f'no {path}; it has three lines or more: name = "...", submitter = "...", description = "..."'
-        )
+        raise FileNotFoundError(f'no {path}; it says name = "...", submitter = "...", description = "..."')
     words = {"date": date.today()} | tomllib.loads(path.read_text(encoding="utf-8"))
     return dict(json.loads(json.dumps(words, default=str)))  # dates as texts

@@ -29,9 +29,7 @@ def compare_runs(folders: Sequence[Path], metrics: Sequence[str] = ()) -> Compar
     asked different questions or share none, or a metric is missing.
     """
     if len(folders) < 2:
-        raise ValueError(
-            f"compare needs at least two runs, got {len(folders)}; rwbench report DIR shows their ids"
-        )
+        raise ValueError(f"compare needs at least two runs, got {len(folders)}; rwbench report lists them")
     first, *others = (
         (results, {sample["id"]: sample for sample in samples if sample["error"] is None})
         for results, samples in map(finished_run, folders)
@@ -56,9 +54,7 @@ def _against(first: Run, second: Run, metrics: Sequence[str]) -> Comparison:
     for name in SAME_QUESTIONS:
         if name in differences:
             values = "{!r} in one and {!r} in the other".format(*differences[name])
-            raise ValueError(
-                f"{names} cannot be paired: {name} is {values}; compare runs on the same questions"
-            )
+            raise ValueError(f"{names} cannot be paired: {name} is {values}; take runs on the same questions")
     shared = [(sample, their_samples[name]) for name, sample in our_samples.items() if name in their_samples]
     compared = {}
     for metric in metrics:

@@ -1,6 +1,5 @@
 """The figure of a setting, drawn with matplotlib: accuracy by number of rules."""
 
-import base64
 import io
 from collections import Counter
 from collections.abc import Sequence
@@ -109,16 +108,10 @@ def write_figure(setting: Setting, path: Path) -> None:
         if figure is None:
             raise ValueError("these runs have no metric to draw; finish a run first: rwbench run smoke")
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, rendered(figure, path.suffix.lstrip(".")))
+        write_whole(path, drawn(figure, path.suffix.lstrip(".")))
 
 
-def data_uri(figure: Figure) -> str:
-    """Return a figure as the address of a picture that stands in the page itself."""
-    svg = rendered(figure, "svg", bbox_inches="tight")
-    return "data:image/svg+xml;base64," + base64.b64encode(svg).decode()
-
-
-def rendered(figure: Figure, form: str, **options: Any) -> bytes:
+def drawn(figure: Figure, form: str, **options: Any) -> bytes:
     """Return a figure's bytes, without the date: the same figure gives the same."""
     dates: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     buffer = io.BytesIO()

@@ -1,5 +1,6 @@
 """From results to one HTML page that works from disk and loads nothing: sentences, figures and tables."""
 
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from importlib.resources import files
 from typing import Any
@@ -12,7 +13,7 @@ from matplotlib import rc_context
 from ..score.results import Results
 from ..score.samples import OUTCOMES
 from . import rows
-from .figures import STYLE, by_size, data_uri
+from .figures import STYLE, by_size, drawn
 from .setting import Setting, settings
 from .tables import headline
 
@@ -22,15 +23,15 @@ def render_page(results: Sequence[Results], title: str, command: str, skipped: S
 
     ``command`` makes these numbers again; ``skipped`` says what did not run here, and what to type to have it run.
     """
-    page = template_environment().get_template("report.html.j2")
-    return page.render(
+    return rendered(
+        "report",
+        "report",
         title=title,
         command=command,
         skipped=list(skipped),
         sections=[_section(setting) for setting in settings(results)],
         outcomes=OUTCOMES,
         environment=results[0]["environment"],
-        style=asset("report.css"),
     )
 
 
@@ -38,7 +39,7 @@ def _section(setting: Setting) -> dict[str, Any]:
     size = setting.sizes[-1]
     with rc_context(fname=STYLE):
         figure = by_size(setting) if len(setting.sizes) > 1 else None
-        drawn = data_uri(figure) if figure else ""
+        svg = drawn(figure, "svg", bbox_inches="tight") if figure else b""
     lead = setting.lead.replace("_", " ").capitalize()
     tables: dict[str, Callable[[Results], rows.Cells]] = {
         "All runs, in % with 95 % intervals": rows.scores,
@@ -50,7 +51,7 @@ def _section(setting: Setting) -> dict[str, Any]:
     return {
         "title": setting.title(),
         "headline": headline(setting),
-        "figure": drawn,
+        "figure": svg and f"data:image/svg+xml;base64,{b64encode(svg).decode()}",
         "tables": [(title, _html(frame)) for title, frame in frames.items() if not frame.empty],
         "failed": sum(run["n"]["failed"] for run in setting.runs),
         "data": setting.spec["data"],
@@ -63,17 +64,14 @@ def _html(frame: pd.DataFrame) -> Markup:
         return Markup(frame.to_html(index=False, border=0, escape=True))
 
 
-def template_environment(room: str = "report") -> jinja2.Environment:
-    """Return the environment of a room's templates: everything is escaped, and an unknown name is an error."""
-    return jinja2.Environment(
+def rendered(room: str, name: str, **values: Any) -> str:
+    """Return a room's template with its style sheet; everything is escaped, and an unknown name is an error."""
+    environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         loader=jinja2.PackageLoader(f"rwbench.{room}", "templates"),
     )
-
-
-def asset(name: str, room: str = "report") -> Markup:
-    """Return one of a room's own style sheets or scripts, to be put in as it is."""
-    return Markup(files(f"rwbench.{room}").joinpath("templates", name).read_text(encoding="utf-8"))
+    style = files(f"rwbench.{room}").joinpath("templates", f"{name}.css").read_text(encoding="utf-8")
+    return environment.get_template(f"{name}.html.j2").render(style=Markup(style), **values)

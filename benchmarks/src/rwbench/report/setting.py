@@ -94,8 +94,8 @@ class Setting:
         ambiguous = {name for (name, *_), count in counts.items() if count > 1}
         grouped: dict[Any, dict[tuple[str, int], Results]] = defaultdict(dict)
         for run in self.runs:
-            method, *where = cell(run)
-            grouped[method if _named(run) in ambiguous else _named(run)][tuple(where)] = run
+            method, form, size = cell(run)
+            grouped[method if _named(run) in ambiguous else _named(run)][form, size] = run
         labels: Counter[str] = Counter()
         lines = []
         for runs in grouped.values():

@@ -10,6 +10,7 @@ from .setting import ANSWERS, FLOORS, MAIN_METRIC, Line, Setting, macro
 
 CAPTIONS = {ANSWERS: "Exact match in %", "recall@1": "Recall@1 in % (K = number of gold rules)"}
 """What a table's numbers are, by lead metric."""
+DOES = {ANSWERS: "answers {} of the sub-questions rightly", MAIN_METRIC: "ranks {} of the gold rules on top"}
 STRICT = "strict_match"
 FOUND_FIRST = (f"step_{MAIN_METRIC}", MAIN_METRIC)
 """How often the needed rule came first: at each step where a method searches at each, else in its one search."""
@@ -136,12 +137,8 @@ def headline(setting: Setting) -> str:
         # Several runs of one method are told apart by what their labels add: the plain one speaks for it.
         plus = [line for line in contenders if line.key == OURS]
         ours = min(plus, key=lambda line: line.label.count(","), default=best)
-        does = (
-            "answers {} of the sub-questions rightly"
-            if setting.lead == ANSWERS
-            else "ranks {} of the gold rules on top"
-        )
-        sentences.append(f"With {size:,} rules, {best.label} {does.format(shares[best.label])}.")
+        does = DOES[setting.lead].format(shares[best.label])
+        sentences.append(f"With {size:,} rules, {best.label} {does}.")
         if best != ours:
             sentences.append(f"{ours.label} gets {shares[ours.label]}.")
     if references:
