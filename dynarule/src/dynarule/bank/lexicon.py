@@ -82,4 +82,6 @@ def opens_with_verb(text: str) -> bool:
 
 def is_plural(noun: str) -> bool:
     """Say whether a noun is a plural."""
-    return noun in LISTS["plural"] or (noun.endswith("s") and not noun.endswith(("ss", "us", "is")))
+    return noun in LISTS["plural"] or (
+        noun[-1:] == "s" and noun[-2:] not in ("ss", "us", "is", "'s", "’s", "`s")
+    )

@@ -84,11 +84,11 @@ def is_title(text: str) -> bool:
 
 def is_clause(title: str) -> bool:
     """Say whether the verb of a title is no noun, as in "§ 8 Fees and charges", "SECTION 4: First aid measures"."""
-    words = title.lower().split()
+    words = re.sub(" (?:of|a|the) will$", "", title.lower()).split()
     if words[0] in ("what", "who", "how", "why"):
         return False  # "SECTION 2: What is covered"
     after = "".join(words[1:2])
-    order = VERBS.get(words[0]) and after not in LISTS["runs_on"] and after[-2:] != "ed"
+    order = VERBS.get(words[0]) and after not in LISTS["runs_on"] - ARTICLES and after[-2:] != "ed"
     if order or words[0] in ARTICLES:
         return has_verb(title)
     pairs = zip(words, words[1:], [*words[2:], ""], strict=False)

@@ -69,7 +69,7 @@ class Document:
                 run_in = block.text.endswith(".")  # its list or table ends with the next text
                 block.kind, block.depth = "heading", 19 if run_in else 8 + block.depth + of_table
                 block.text = block.text.rstrip(":.")
-            torn = OPEN.search(block.text) and after.text[:1].islower() and not imprint
+            torn = OPEN.search(block.text) and _RE.goes_on.match(after.text) and not imprint
             proviso = _SAID.proviso.match(f"{block.text[-1:]} {after.text}")
             if (torn and block.kind == after.kind == "text") or (proviso and after.kind in ("text", "item")):
                 block.go_on(after.text, after.line_at(0))
@@ -107,7 +107,7 @@ class Document:
                 items = blocks[at + 1 : end]
                 after = blocks[end] if items and end < len(blocks) else Block("heading", "", [])
                 # "if:", its items, "the fee is waived"; "unless it is late"
-                torn = after.text[:1].islower() and (
+                torn = _RE.goes_on.match(after.text) and (
                     CLAUSAL.match(block.text) or not is_whole(items[-1].text)
                 )
                 end += after.kind == "text" and bool(torn or CLAUSAL.fullmatch(block.text.rstrip(" :—–")))
@@ -116,7 +116,7 @@ class Document:
                 )
             at = end
         self._tell_apart()
-        return self._kept(any(_RE.minutes.match(block.text) for block in blocks[:2]))
+        return self._kept(any(_RE.minutes.match(b.text) for b in blocks[:2] if b.kind != "item"))
 
     def _put_aside(self, block: Block, blocks: Sequence[Block]) -> None:
         """Leave out a section of what changed, or examples with what leads in to them."""
@@ -286,7 +286,7 @@ class Document:
             excepts = _RE.except_label.match(parts[0][1])
             for number, (offset, sentence) in enumerate(parts):
                 line = where if isinstance(where, int) else where.line_at(offset)
-                sentence = sentence if has_verb(sentence) or sentence[:1] == "[" else label + sentence
+                sentence = sentence if has_verb(sentence) or sentence[:1] in "[(" else label + sentence
                 said = _RE.example.match(sentence)
                 last = self.rules[-1] if self.rules and (not number or said or excepts) else None
                 aside = said or (sentence[:1] == "(" and not _SAID.imprint.match(sentence))

@@ -29,7 +29,8 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
     kept, drawn = _aligned(rows), any(text == "|-|" for _, text in rows)
     pairs = [(a, b) for (_, a), (_, b) in itertools.pairwise(rows) if a and b and not _starts(b)]
     torn = sorted(len(a) for a, b in pairs if b.lstrip()[0].islower())
-    wrapped = len(torn) > _WRAPPED * len(pairs) and torn[len(torn) // 2] > max(25, 0.7 * torn[-1])
+    usual = torn[len(torn) // 2] if len(torn) > _WRAPPED * len(pairs) else 0  # width of a wrapped text
+    usual = usual if usual and usual > max(25, 0.7 * torn[-1]) else 0
     width = min(100, max((len(text) for _, text in rows if not _RE.cells.match(text)), default=0))
     lettered = any(re.match(r"\s*B\.\s+\S", text) for _, text in rows)
     blocks: list[Block] = []
@@ -72,7 +73,7 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
             for item in itertools.takewhile(lambda block: block.kind == "item", reversed(blocks)):
                 item.text += f" -> {plain(text[arrow.end() :])}"
             above = ""
-        elif last and (_goes_on(above, text, last, wrapped, width) or (last.mark == ":" and text[0] == " ")):
+        elif last and (_goes_on(above, text, last, usual, width) or (last.mark == ":" and text[0] == " ")):
             last.go_on(plain(text), number)
             above = text
         else:
@@ -88,7 +89,7 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
         below = blocks[at + 1] if at + 1 < len(blocks) else block
         # "5. HOW TO CLAIM", "5. Claims" above "5.1"
         loud = block.mark[:1].isdigit() and (block.text.isupper() or below.text.startswith(f"{block.mark}1"))
-        title = _RE.clause_title.match(block.text)
+        title = _RE.clause_title.match(f"{block.mark} {block.text}" if alone else block.text)
         named = title and (below.kind == "item" or len(below.text) > 40)
         named = named and not is_clause(title[1])  # "14.32.030 Parking limits."
         named = named and (not NUMBER.match(below.text) or below.text.startswith(block.text.split()[0]))
@@ -160,7 +161,7 @@ def _starts(text: str) -> bool:
     return bool(BULLET.match(text) or _RE.heading.match(text) or _RE.cells.match(text) or NUMBER.match(text))
 
 
-def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> bool:
+def _goes_on(above: str, text: str, block: Block, usual: int, width: int) -> bool:
     """Whether a line goes on with the block of the line above."""
     lower = text.lstrip(" (")[:1].islower()
     step = None if is_whole(above) else _RE.step.match(text)
@@ -172,10 +173,10 @@ def _goes_on(above: str, text: str, block: Block, wrapped: bool, width: int) -> 
     if ends and (opens_with_verb(text) or (len(above) < 45 and text.split()[0] in RESTRICTS)):
         return False  # "(b) refuses to stop," - "is liable to a fine": of all items
     torn = block.text[:1].isupper() and len(above) > 30  # a rule of its own would begin as the last one did
-    torn = torn or wrapped or len(above) > max(45, 0.7 * width) or text.lstrip().startswith(("and ", "or "))
-    if OPEN.search(above) or text[:1] == "=" or (lower and torn):
+    torn = torn or usual > 0 or len(above) > max(45, 0.7 * width) or text.lstrip().startswith(("and ", "or "))
+    if OPEN.search(above) or _RE.unclosed.search(block.text) or text[:1] == "=" or (lower and torn):
         return True
-    return wrapped and len(above) > 0.7 * width and not is_title(block.text)
+    return 0 < usual <= len(above) + len(text.split()[0]) and not is_title(block.text)
 
 
 def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
@@ -261,11 +262,11 @@ def _aligned(lines: Sequence[Line]) -> list[Line]:
 def _numbered(text: str, blocks: Sequence[Block], lettered: bool) -> re.Match[str] | None:
     """Return a match as of `BULLET` for "4.1 any claim" or "A. claims", below a lead-in or, if lettered, none."""
     item = re.match(r"(\s*)(\d{1,2}(?:\.\d{1,2}){1,3}|[A-Z]\.)\s+(?=[\w\"“])(.*)", text)
-    if item is None or not blocks:
+    if item is None:
         return None
     chapter, _, number = item[2].rpartition(".")
     first = number == "1" or item[2] == "A."
     above = f"{chapter}.{int(number) - 1}" if number else f"{chr(ord(chapter) - 1)}."
-    begins = first and (blocks[-1].text.endswith((":", "—")) or (lettered and not number))
+    begins = first and ((lettered and not number) or (blocks and blocks[-1].text[-1] in ":—–-"))
     list_above = itertools.takewhile(lambda block: block.kind == "item", reversed(blocks))
     return item if begins or any(block.mark == above for block in list_above) else None

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ..bank.lexicon import VERBS, blanked, has_verb, patterns
 from ..bank.openings import LEAD
-from .blocks import Block
+from .blocks import Block, is_title
 
 _RE = patterns("parts")
 FOREIGN = _RE.foreign
@@ -37,7 +37,7 @@ def _counted(block: Block) -> Iterator[Block]:
         yield block
         return
     if lead := text[: marks[0][0]].strip():
-        yield replace(block, text=lead)
+        yield replace(block, text=lead, kind="heading" if is_title(lead) else block.kind)
     text += "" if _RE.stop.search(text) else "."  # what stands below is another list
     depth = block.depth + bool(lead and block.kind == "item")
     for (_, begin, name), (end, *_) in pairwise([*marks, (len(text), 0, "")]):

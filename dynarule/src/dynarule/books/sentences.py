@@ -10,7 +10,7 @@ from ..bank.clauses import ABBREVIATED
 from ..bank.lexicon import LISTS, MODALS, has_verb, opens_with_verb, patterns
 from ..bank.openings import leading
 from ..bank.sources import LONGEST
-from .blocks import Block, is_whole, unnumbered
+from .blocks import Block, is_clause, is_whole, unnumbered
 from .parts import clauses
 
 _RE = patterns("sentences")
@@ -46,7 +46,7 @@ def _split(text: str) -> Iterator[tuple[int, str]]:
     for start, end in pairwise([*starts, len(text)]):  # not its tokens: it writes "don't" as "do not"
         at = start
         for mark in [*_RE.opener.finditer(text, start, end), None]:
-            part = text[at : mark.start() if mark else end].strip().lstrip("–—/ ")
+            part = text[at : mark.start() if mark else end].strip().removeprefix(". ").lstrip("–—/ ")
             if mark and mark[0][:1] == ";":
                 if not has_verb(text[mark.end() : end].partition(",")[2]):
                     continue  # "; if it is longer, also by finance"
@@ -89,15 +89,12 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     for at, (item, below) in enumerate(groups):
         if text := _explained(item.text, below, plain):
             groups[at] = replace(item, text=text), []
-    if text := _explained(lead, items):
-        yield text, line
-        return
     *before, stem = [lead, ""] if is_whole(lead) else _RE.next.split(lead)
-    stem = stem.rstrip(" :–—-")
+    stem = stem.rstrip(" :;–—-")
     if before:
         yield " ".join(before), line
     ends_of = [_RE.joins.search(item.text) for item, below in groups if not below]
-    words = {match[0].strip(" ;,") for match in ends_of if match}
+    words = {match[0].strip(" ;,").lower() for match in ends_of if match}
     chosen = _RE.any.search(stem)
     some = chosen or words in ({"or"}, {"oder"})
     every = _RE.all.search(stem) or (words <= {"and", "und"} and words and not _RE.following.search(stem))
@@ -133,7 +130,7 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     for item, nested in groups:
         own, whole = bare(item.text), stopped and is_whole(item.text)
         says = has_verb(own) or (": " in own and has_verb(stem))  # "... changes in May:", "Hotels: 140 EUR."
-        alone = not (RUNS_ON.search(stem) or _RE.condition.match(stem)) and (
+        alone = not (RUNS_ON.search(stem) or _RE.condition.match(stem) or _RE.predicate.match(stem)) and (
             not stem
             or (_RE.announces.match(stem) and (has_verb(own) or _RE.says.search(own)))
             or (says and own[:1].isupper() and (whole or _RE.following.search(stem)))
@@ -171,7 +168,8 @@ def whole_item(title: str, text: str) -> str:
         return f"{title} {text}"
     if _RE.status.fullmatch(title) and MODALS.isdisjoint(_RE.relative.split(text.lower())[0].split()):
         return f"{title}: {text}"  # "Prohibited", "Open fire": a verb in it would not say that
-    says = is_whole(text) or has_verb(text) or leading(text) or _RE.says.search(text)
+    verb = is_clause(text) if len(text.split()) < 5 else has_verb(text)  # "Team lead"
+    says = is_whole(text) or verb or leading(text) or _RE.says.search(text)
     of_pages = _RE.no_title.search(title) and not text[:1].isdigit()  # "Contents", but for "2 dice"
     return text if says or of_pages else f"{title}: {text}"
 
@@ -184,7 +182,7 @@ def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:
     elif (
         RUNS_ON.search(stem)
         or stem.endswith(",")
-        or (_RE.open.search(stem) and not lead.endswith(":"))
+        or (_RE.open.search(stem) and not lead.endswith((":", ";")))
         or _RE.goes_on.match(text)
         or (runs and has_verb(f"it {text.partition(' ')[0].lower()}"))
     ):
@@ -208,4 +206,4 @@ def lowered(text: str) -> str:
     """Begin a text in lower case, where its first word is a usual one."""
     first = text.split(" ")[0]
     usual = first.lower() in LISTS["lower"] or (has_verb(first) and not first.isupper())
-    return text[:1].lower() + text[1:] if usual else text
+    return first.lower() + text[len(first) :] if usual else text
