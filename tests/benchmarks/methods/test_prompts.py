@@ -49,4 +49,4 @@ def test_prompts_are_those_that_published_runs_are_named_after():
         ids.append(answer_template(version).id)
         ids += [kind(model=model, retriever=BM25()).prompt for kind in (IRCoT, ReAct)]
     assert ids[:3] == ["answer-2@f1e6d2aefb88", "ircot-2@474632e8a1fe", "react-2@771f1e307b60"]
-    assert ids[3:] == ["answer-3@288fbb0051d3", "ircot-3@c27338212d39", "react-3@e9533e1786d9"]
+    assert ids[3:] == ["answer-3@92f70ad7781a", "ircot-3@6e034aea4944", "react-3@6f8557029275"]
