@@ -187,8 +187,10 @@ def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
         if within >= 0 and (not text.strip() or _indent(text) > within):
             continue
         directive = _RE.directive.match(text)
-        within = len(directive[1]) if directive else -1
-        if directive:
+        literal = not fence and _RE.literal.fullmatch(text) and not lines[(at + 1) % len(lines)][1].strip()
+        within = _indent(text) if directive or literal else -1
+        if directive or literal:
+            yield from [(number, text.rstrip()[:-1]), (number, _CODE)] * bool(literal)
             continue
         if front:
             front = not at or text.strip() not in ("---", "...")
