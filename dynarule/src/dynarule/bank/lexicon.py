@@ -12,7 +12,8 @@ _WORDS, _PATTERNS = (
 )
 INLINE: list[list[str]] = _WORDS.pop("inline")
 WORDS: dict[str, Any] = {
-    name: _WORDS.pop(name) for name in ("symbols", "ends", "signs", "operators", "bounds", "forms", "docx")
+    name: _WORDS.pop(name)
+    for name in ("symbols", "ends", "signs", "operators", "bounds", "forms", "docx", "marks")
 }
 """Tables of words and signs."""
 PHRASES = {name: phrases.replace("\n", "") for name, phrases in _WORDS.pop("phrases").items()}

@@ -58,7 +58,7 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
                 last = Block("table", "", [(0, number)])
                 blocks.append(last)
             if not _RE.separator.match(text):
-                cells = [plain(cell) for cell in re.split(r"(?<!\\)\|", text.strip()[1:-1])]
+                cells = [plain(_RE.picture.sub(r"\1", c)) for c in re.split(r"(?<!\\)\|", text.strip()[1:-1])]
                 if (
                     drawn and last.rows and not cells[0] and (len(cells) == 2 or "" in cells[1:])
                 ):  # a cell of two lines

@@ -147,7 +147,7 @@ def _spanned(table: Any) -> list[Row]:
                 words = plain(cell.get_text(", " if cell("li") else " ", strip=bool(cell("li"))))
                 high, wide = (int(cell.get(name) or 1) for name in ("rowspan", "colspan"))
                 below |= {len(cells) + i: (high - 1, words) for i in range(wide) if high > 1}
-                cells += [words] * wide
+                cells += [words] * (wide if row(["td", "th"])[1:] else 1)  # alone, a title
         rows.append((row.sourceline or 0, cells))
     return rows
 

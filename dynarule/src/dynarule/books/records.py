@@ -16,7 +16,6 @@ from .tables import TEXT_NAMES, bound, phrase
 
 _NEAR = 100_000  # characters in which the next key stands
 _PARTS = frozenset().union(*(LISTS[f"{name}_columns"] for name in ("if", "case", "then"))) | LISTS["said"]
-_DECIDES = LISTS["if_columns"] | LISTS["then_columns"]
 _TEST = ("fact", "field"), ("operator", "op"), ("value",)  # names of a condition's parts
 
 
@@ -72,8 +71,8 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
                 yield records(rows, [line_of(str(next(iter(row), ""))) for row in rows])
                 continue
             for row in rows:
-                if kind == "off":
-                    yield Block("lost", _flat(row), [(0, line_of(str(next(iter(row)))))], mark="switched off")
+                if kind in ("switched off", "declares a field"):
+                    yield Block("lost", _flat(row), [(0, line_of(str(next(iter(row)))))], mark=kind)
                 elif kind == "text":
                     at, text = [(0, line_of(row.strip()[:30].partition("\n")[0], ""))], plain(row)
                     named = path and not is_whole(text)  # "pets, allowed: cats"
@@ -81,20 +80,20 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
                     yield Block("rule" if named else "item", text, at)
                 else:
                     yield from _parts(row, line_of, path)
+    elif _alike(value):  # "E01": its meaning and its remedy, "E02": ...
+        rows = [{path[-1] if path else "case": name} | held for name, held in value.items()]
+        yield records(rows, [line_of(str(name)) for name in value])
     elif _kind_of(value)[:4] == "rule":
-        whole = len(value) < 2 or not _DECIDES.isdisjoint(str(name).lower() for name in value)
-        title = {path[-2]: path[-1]} if path[1:] and not whole else {}  # incidents: P1
-        yield records([title | value], [line_of(str(next(iter(value))))])
+        yield records([value], [line_of(str(next(iter(value))))])
     elif isinstance(value, dict):
-        about, noted = LISTS["about"] | LISTS["settings"], LISTS["metadata"].intersection(path)
+        noted = LISTS["metadata"].intersection(path)
         for name, held in value.items():
             key, at = str(name).replace("_", " "), [(0, line_of(str(name)))]
+            about = key.lower().replace(" ", "") in LISTS["about"] | LISTS["settings"]
             titles = LISTS["titles"] if has_verb(str(held)) else LISTS["titles"] | LISTS["rule_columns"]
             if key.lower() in titles and isinstance(held, str):
                 yield Block("heading", held, at, 2 * len(path) + 1)
-            elif (key.lower() in about or (noted and not has_verb(str(held)))) and not isinstance(
-                held, list | dict
-            ):
+            elif not isinstance(held, list | dict) and (about or (noted and not has_verb(str(held)))):
                 yield Block("lost", f"{key}: {_flat(held)}", at, mark="about the document")
             elif key.lower() in LISTS["holders"]:
                 yield from _parts(held, line_of, path)
@@ -114,19 +113,29 @@ def _kind_of(value: Any) -> str:
         return "text" if isinstance(value, str) else ""
     names = {phrase(str(name)).lower(): held for name, held in value.items()}
     if names.get("enabled") is False:
-        return "off"
+        return "switched off"
+    if "type" in names and LISTS["declares"].issuperset(names):
+        return "declares a field"
     parts = names.keys() - LISTS["titles"] - LISTS["about"]
     if any(isinstance(names.get(name), list) for name in LISTS["holders"]):
         return "holder"
-    built = any(isinstance(names[name], dict) for name in parts & _PARTS)  # what is said of it is a title
-    texts = [] if built else [held for name, held in names.items() if TEXT_NAMES.issuperset(name.split())]
-    said = any(isinstance(held, str) and has_verb(held) for held in texts)
+    said = any(isinstance(h, str) and has_verb(h) for n, h in names.items() if {*n.split()} <= TEXT_NAMES)
     if decides := sorted(parts & _PARTS) if len(parts) > 1 and not said else []:
         return f"rule {decides}"
     listed = (text for held in value.values() if isinstance(held, list) for text in held)
     if any(isinstance(text, str) and is_whole(text) and has_verb(text) for text in listed):
         return "holder"  # as a row it would be one rule of all
     return "rule" if said else "values"
+
+
+def _alike(value: Any) -> bool:
+    """Whether an object holds several of one form, which are not built of others and not all sentences."""
+    rows = [*value.values()] if isinstance(value, dict) else []
+    if len(rows) < 2 or not {_kind_of(row)[:4] for row in rows} <= {"valu", "rule"}:
+        return False
+    cells = [cell for row in rows for cell in row.values()]
+    built = any(isinstance(cell, dict) for cell in cells) or all(is_whole(_flat(cell)) for cell in cells)
+    return not built and len(set.intersection(*map(set, rows))) > 1
 
 
 def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
@@ -153,9 +162,8 @@ def _flat(value: Any) -> str:
             how = WORDS["operators"].get(str(test[1]), str(test[1]))
             return f"{test[0]}{str(value.get('path', '')).lstrip('$')} {how} {_flat(test[2])}"
         said = {n: WORDS["bounds"].get(n.strip("$"), f"{n} is".replace("_", " ")) for n in value}
-        return " and ".join(
-            f"{how} {bound(_flat(value[name])) or _flat(value[name])}" for name, how in said.items()
-        )
+        texts = {name: _flat(held) for name, held in value.items() if held != "*"}  # any
+        return " and ".join(f"{said[name]} {bound(text) or text}" for name, text in texts.items())
     if isinstance(value, list):
         return (" and " if value and isinstance(value[0], dict) else ", ").join(map(_flat, value))
     said = {True: "yes", False: "no", None: ""}

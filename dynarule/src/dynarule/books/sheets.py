@@ -65,9 +65,10 @@ def read_xlsx(path: Path) -> list[Block]:
         begin = len(blocks)
         _check_area(sheet.max_row * sheet.max_column)
         rows = [[_value(cell) for cell in cells] for cells in sheet.iter_rows()]
-        for area in sheet.merged_cells.ranges:
-            for row, column in area.cells if rows else ():
-                rows[row - 1][column - 1] = rows[area.min_row - 1][area.min_col - 1]
+        for area in sheet.merged_cells.ranges if rows else ():
+            if area.min_col > sheet.min_column or sum(map(bool, rows[area.min_row - 1])) > 1:  # no title
+                for row, column in area.cells:
+                    rows[row - 1][column - 1] = rows[area.min_row - 1][area.min_col - 1]
         if not re.fullmatch(r"(?:Sheet|Tabelle)\d*", sheet.title):
             blocks.append(Block("heading", sheet.title, [(0, 1)], 1))
         blocks += tables_of(list(enumerate(rows, 1)))
@@ -88,6 +89,8 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
     rows, blocks = list(rows), []
     width = max((len(cells) for _, cells in rows), default=0)
     several = [cells for _, cells in rows if len({*cells} - {""}) > 1]
+    if lead := next((i for i in range(width) if any(cells[i] for cells in several if i < len(cells))), 0):
+        return tables_of(((n, cells[lead:] if any(cells[lead:]) else cells) for n, cells in rows), title)
     for at in range(2, width - 2):  # behind a blank column another table may stand, which begins with words
         gap, left, right = (
             [cells[i] if i < len(cells) else "" for cells in several] for i in (at, 0, at + 1)
@@ -102,29 +105,27 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
         cells = [*cells, *[""] * (width - len(cells))]
         filled = [cell for cell in cells if cell]
         ruled = table is not None and bool(cells[0]) and table.rows[0][1][0].lower() in LISTS["rule_columns"]
-        if len({*filled}) == 1 < width and (cells[0] or len(filled) == 1) and not ruled:
+        if len(filled) == 1 < width and table and not (cells[0] or blank or alone):  # a cell's next line
+            at, upper = cells.index(filled[0]), table.rows[-1][1]
+            upper[at] = f"{upper[at]} {filled[0]}".strip()
+        elif len(filled) == 1 < width and not ruled:
             alone += [(line, re.sub(r"^\d{1,2}[.)] +", "", filled[0]))]
         elif filled:
             *texts, (_, named) = alone or [(line, "" if table else title)]
             blocks += [Block("text", text, [(0, at)]) for at, text in texts]
             # "Owner:", "Ann", with more blanks than what stands below
             first: list[str] = table.rows[0][1] if table else []
-            if table and first.count("") > cells.count("") and _LABELLED.search("\t".join(first)):
+            labelled = _LABELLED.search("\t".join(first)) or (blank and table and len(table.rows) == 1)
+            if table and first.count("") > cells.count("") and labelled:
                 said = " ".join(cell for _, row in table.rows for cell in row if cell)
                 table.kind, table.text, table.mark, table = "lost", said, "about the document", None
-            if table is None or alone or blank:
-                above: list[Row] = table.rows[1:] if table else []
-                columns = [[cells[i] for _, cells in above if cells[i]] for i in range(width)]
-                pairs = [pair for pair in zip(cells[1:], columns[1:], strict=True) if pair[0] and above]
-                # words in a column that has had numbers
-                names = any(not _DIGIT.search(c) and all(map(_DIGIT.search, column)) for c, column in pairs)
-                other = blank and alone and table and [*map(bool, cells)] != [*map(bool, table.rows[0][1])]
-                names = table is None or names or bool(other)
-                if table is None or alone or names:
-                    heads = 1 + any(first.count(name) > 1 for name in first if name)  # rows of names
-                    above = [] if names or table is None else table.rows[:heads]
-                    table = Block("table", named, [(0, line)], rows=above)
-                    blocks.append(table)
+            body: list[Row] = table.rows[1:] if table and (alone or blank) else []
+            columns = [(cells[i], [row[i] for _, row in body if row[i]]) for i in range(1, width) if cells[i]]
+            # words in a column that has had numbers
+            names = any(body and not _DIGIT.search(c) and all(map(_DIGIT.search, cs)) for c, cs in columns)
+            if table is None or alone or names:
+                table = Block("table", named, [(0, line)], rows=table.rows[:1] if table and not names else [])
+                blocks.append(table)
             table.rows.append((line, cells))
             alone, blank = [], False
         elif not blank:  # what stands below a table and above a blank row is a note

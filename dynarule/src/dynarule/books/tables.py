@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..bank.lexicon import LISTS, VERBS, WORDS, goes_on, has_verb, opens_with_verb, patterns
 from .blocks import Row, is_whole
-from .sentences import lowered
+from .sentences import bare, lowered
 
 TEXT_NAMES, PREMISE_NAMES, ALONE_NAMES, THEN_NAMES, _OUTCOMES, _ANY, _ELSE, _BLANK = (
     LISTS[name]
@@ -17,6 +17,8 @@ _DIFFERS = LISTS["else_columns"] | LISTS["unless_columns"] | LISTS["note_columns
 _UNSAID = LISTS["about"] | LISTS["titles"] | LISTS["history_columns"] | LISTS["unsaid_columns"]
 OUTCOME_NAMES = THEN_NAMES | _OUTCOMES
 _RE = patterns("tables")
+Names = Sequence[str]
+Places = Sequence[int]
 
 
 class TableRule(NamedTuple):
@@ -37,7 +39,7 @@ def table_rules(
     the outcome. The title above the table says what the values of a matrix are. A ValueError names a column that is not
     there.
     """
-    bare = bool(rows) and not any(rows[0][1])  # a header of nothing: names and values
+    unnamed = bool(rows) and not any(rows[0][1])  # a header of nothing: names and values
     rows = _one_header([(line, cells) for line, cells in rows if any(cells)])
     if not rows:
         return [], ""
@@ -50,9 +52,7 @@ def table_rules(
     header, body = rows[0][1], rows[1:]
     even = len({len(cells) for _, cells in rows}) == 1
     two = even and len(header) == 2 and not (text or outcomes)
-    if two and (
-        bare or re.search(r"\d|^(?:free|none|waived)\b", header[1] + header[0] * (header[0].count(" ") > 1))
-    ):
+    if two and (unnamed or _RE.amount.search(header[1] + header[0] * (header[0].count(" ") > 1))):
         made = [TableRule(line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value]
         return made, "if first column, then second"
     if even and not _is_header(header, [cells for _, cells in body]):
@@ -64,11 +64,9 @@ def table_rules(
     for name in [*([text] if text else []), *(outcomes or ())]:
         if name.lower() not in given:
             raise ValueError(f"no column {name!r}; the columns are {header}")
-    lengths = [sum(map(len, column)) / len(body) for column in zip(*cells_of, strict=True)]
-    longest = max(((length, i) for i, length in enumerate(lengths)), default=(0, 0))
     texts = [i for i, name in enumerate(names) if name and TEXT_NAMES.issuperset(name.split())]
     counts = {i for i in texts if all(_RE.code.fullmatch(cells[i]) for cells in cells_of)}  # "R1"
-    texts = [i for i in texts if i not in counts]
+    texts = [i for i in texts if i not in counts and names[i] != "description"]  # of a case
     texts = [given[text.lower()]] if text else texts
     split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
     counts |= {i for i, name in enumerate(names) if _RE.counter.fullmatch(name.strip(" ."))}
@@ -76,8 +74,8 @@ def table_rules(
     if not (texts or outcomes or {*names} & {*PREMISE_NAMES, *ALONE_NAMES}):
         if body and kept and all(is_whole(cells[kept[0]]) for cells in cells_of):
             texts = kept[:1]
-        elif not split and (longest[0] > 40 or len(header) == 1):
-            texts = [longest[1]]
+        elif len(kept) == 1 or (len(kept) == 2 and names[kept[1]] in LISTS["means"]):
+            texts = kept[-1:]
     if texts and not (text or split) and {*re.findall(r"\w+", " ".join(names))} & OUTCOME_NAMES:
         stated = [is_whole(cells[texts[0]]) or has_verb(cells[texts[0]]) for cells in cells_of]
         texts = texts if sum(stated) > len(stated) / 2 else []  # else an offence, and its fine
@@ -88,16 +86,15 @@ def table_rules(
         return list(_texts(names, body, texts[0], kept)), f"rules in column {header[texts[0]]!r}"
     counted = [cells[0] for cells in cells_of] == [str(n) for n in range(1, len(body) + 1)]
     corner = re.search(r"[/\\]", header[0]) or not (header[0] or counted)
-    if corner and not outcomes and len(header) > 2:
-        return list(_matrix(header, body, title)), "a matrix, a rule a cell"
     last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, usual)
     first = [i for i in usual if i not in last]
     first = [i for i in first if names[i] in PREMISE_NAMES] or first
-    if not outcomes and len(first) == 1 < len(last) and all(re.match(r"\W*\d", header[i]) for i in last):
+    amounts = len(first) == 1 < len(last) and all(re.match(r"\W*\d", header[i]) for i in last)
+    if not outcomes and (amounts or (corner and len(header) > 2)):
         return list(_matrix(header, body, title)), "a matrix, a rule a cell"
+    if_, then = (", ".join(header[i] for i in columns) for columns in (first, last))
     if len(first) == 1 and names[first[0]] in ALONE_NAMES:
         header = ["if" if i == first[0] else name for i, name in enumerate(header)]
-    if_, then = (", ".join(header[i] for i in columns) for columns in (first, last))
     made = list(_decisions(header, body, first, last, [_others(names, cells, differ) for cells in cells_of]))
     return made, f"if {if_}, then {then}"
 
@@ -122,31 +119,35 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
         i
         for i in kept
         if (words[i] & ends and not re.search(r"\d", names[i]))
+        or _RE.bounds.search(names[i])
         or any(row[i].lower() in _ELSE or (bound(row[i]) and ":" not in row[i]) for row in rows)
     }
     decides = [i for i in kept if names[i] in LISTS["verdict_columns"]]
     decides = [i for i in decides if names[i] != "action"] or decides
-    if decides and any(kept.index(i) > kept.index(decides[0]) for i in bounded):
+    if decides and any(i > decides[0] for i in bounded):
         return decides  # "Action", then from where and to where
     bounded -= {*kept[-2:]} if bounded.issuperset(kept[-2:]) else {*kept[-1:]}  # "From", "To": hours
     start = max([1, *(kept.index(i) + 1 for i in bounded)])
     most = min(len(kept), 20) - 1  # all columns, of thousands, would take the square
     while start < most and len({tuple(row[i] for i in kept[:start]) for row in rows}) < len(rows):
         start += 1
+    marked = [i for i in kept if {"yes"} <= {row[i].lower() for row in rows} <= {"yes", "no", ""}]
     named = [n for n, i in enumerate(kept) if n and i not in bounded and words[i] & OUTCOME_NAMES]
-    if named:
+    if marked[1:] and marked == [*kept[-len(marked) :]] and max(named, default=0) < start:
+        start = max(start, len(kept) - len(marked))  # "Area", "Action": "Admin", "Guest"
+    elif named:
         filled = [row for row in rows if any(row[i] for i in kept[start + 1 :])]  # others: "not lent"
         amounts = start < named[0] and all(re.search(r"\d", row[kept[start]]) for row in filled)
-        start = start if amounts else named[0]
+        open_ = any(not row[i] or row[i].lower() in _ANY for row in rows for i in kept[:start])
+        start = start if amounts or (bounded and open_ and start < named[0]) else named[0]
     return [i for i in kept[start:] if i not in bounded]
 
 
 def _ticked(body: Sequence[Row]) -> list[Row]:
     """Write "yes" for marks, and "no" for the blanks of a column of nothing but marks."""
-    marks = {"x", "✓", "✔", "☑"}
+    says = WORDS["marks"] | {"true": "yes", "false": "no"}
     columns = zip(*([cell.lower() for cell in cells] for _, cells in body), strict=True)
-    blank = ["no" if {*column} - {""} and {*column} <= {*marks, ""} else "" for column in columns]
-    says = dict.fromkeys(marks, "yes") | {"true": "yes", "false": "no", "✘": "no", "✗": "no"}
+    blank = ["no" if {*column} - {""} and {*column} <= {"", *WORDS["marks"]} else "" for column in columns]
     return [
         (line, [says.get(cell.lower(), cell) or no for cell, no in zip(cells, blank, strict=True)])
         for line, cells in body
@@ -157,16 +158,12 @@ def _is_header(header: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     """Whether the first row names the columns: its cells are short words, unlike those of some column below."""
     if len(header) == 1:
         return header[0].lower() in TEXT_NAMES or is_whole(header[0]) < all(is_whole(row[0]) for row in body)
-    if any(cell.endswith(".") and cell.count(" ") > 1 for cell in header):
-        return False
     if any(re.fullmatch(r"[\d.,%€$£ ]+", cell) for cell in header[1:]):
-        return bool(not header[0] or re.search(r"[/\\]", header[0]))
+        return not header[0] or bool(re.search(r"[/\\]", header[0]))
     return all(len(cell) < 50 for cell in header)
 
 
-def _texts(
-    names: Sequence[str], body: Sequence[Row], column: int, kept: Sequence[int]
-) -> Iterator[TableRule]:
+def _texts(names: Names, body: list[Row], column: int, kept: Places) -> Iterator[TableRule]:
     premise, conclusion = (
         next((i for i, n in enumerate(names) if n in known and i != column), None)
         for known in (PREMISE_NAMES, THEN_NAMES)
@@ -184,8 +181,8 @@ def _texts(
             label = cells[beside[0]]  # a term, and what it means
         text = f"{label}: {text}" if label else text
         asked = text.endswith("?")
-        others = _others(names, cells, [i for i in beside if cells[i].lower() not in text.lower()], asked)
-        others = others[1:] if asked else others
+        told = [i for i in beside if cells[i].lower() not in text.lower()]
+        others = _others(names, cells, told, asked)[asked:]  # an answer follows its question at once
         said = f"{text.removesuffix('.')}{others}." if others else text
         before, after = (None if i is None else cells[i] or None for i in (premise, conclusion))
         yield TableRule(line, said, before, after and after.removesuffix(".") + others)
@@ -205,12 +202,11 @@ def _one_header(rows: list[Row]) -> list[Row]:
     for at in range(1, len(spread)):
         gap = at < len(lower) and lower[at] and not (lower[0] and upper[0])
         spread[at] = spread[at] or (spread[at - 1] if gap else "")
-    same = [cell for cell in spread if cell]
     values = lower[0] not in ("", upper[0]) and any(re.match(r"\W*\d", cell) for cell in lower)
-    if values or len(same) == len({*same}) or len(lower) != len(spread):
+    if values or len(spread) - spread.count("") == len({*spread} - {""}) or len(lower) != len(spread):
         return rows
-    names = [a if a == b else f"{a} {b}".strip() for a, b in zip(spread, lower, strict=True)]
-    return [(line, names), *rows[2:]]
+    names = [a if a.endswith(b) else f"{a} {b}".strip() for a, b in zip(spread, lower, strict=True)]
+    return _one_header([(line, names), *rows[2:]])
 
 
 def _matrix(header: Sequence[str], body: Sequence[Row], title: str) -> Iterator[TableRule]:
@@ -224,29 +220,23 @@ def _matrix(header: Sequence[str], body: Sequence[Row], title: str) -> Iterator[
                 yield TableRule(line, f"For {where}{',' if title else ':'} {value}.", f"For {where}", value)
 
 
-def _decisions(
-    header: Sequence[str],
-    body: Sequence[Row],
-    first: Sequence[int],
-    last: Sequence[int],
-    others: Sequence[str],
-) -> Iterator[TableRule]:
-    for (line, cells), more in zip(body, others, strict=True):
+def _decisions(names: Names, body: list[Row], ifs: Places, last: Places, more: Names) -> Iterator[TableRule]:
+    for (line, cells), added in zip(body, more, strict=True):
         conditions = [
             lowered(cells[i].removesuffix("."))
-            if header[i].lower() in PREMISE_NAMES
-            else f"{phrase(header[i])[3:]} {cells[i]}"
-            if header[i][:3].lower() == "if "  # "If you have no": "eggs"
-            else f"{phrase(header[i])} is {bound(cells[i]) or cells[i]}"
-            for i in first
+            if names[i].lower() in PREMISE_NAMES
+            else f"{phrase(names[i])[3:]} {cells[i]}"
+            if names[i][:3].lower() == "if "  # "If you have no": "eggs"
+            else f"{phrase(names[i])} is {bound(cells[i]) or bare(cells[i])}"
+            for i in ifs
             if cells[i] and cells[i].lower() not in _ANY
         ]
-        effects = [_effect(header[i], cells[i]) for i in last if cells[i] and cells[i] not in _BLANK]
+        effects = [_effect(names[i], cells[i]) for i in last if cells[i] and cells[i] not in _BLANK]
         if not effects:  # a row of dashes says that there is none
-            effects = [_effect(header[i], cells[i].strip("-–—*") or "none") for i in last if cells[i]]
+            effects = [_effect(names[i], cells[i].strip("-–—*") or "none") for i in last if cells[i]]
         other = "In all other cases" if line == body[-1][0] and len(body) > 1 else "In any case"
         premise = f"If {' and '.join(conditions)}" if conditions else other
-        conclusion = " and ".join(effects) + more
+        conclusion = " and ".join(effects) + added
         yield TableRule(line, f"{premise}, {conclusion}." if effects else "", premise, conclusion)
 
 
@@ -260,7 +250,7 @@ def _others(names: Sequence[str], cells: Sequence[str], columns: Iterable[int], 
 
 
 def _effect(name: str, cell: str) -> str:
-    said, whole, cell = phrase(name), is_whole(cell), cell.removesuffix(".")
+    said, whole, cell = phrase(name), is_whole(cell), bare(cell)
     if name.lower() in (*THEN_NAMES, "rule"):
         return cell
     order = " " in cell and VERBS.get(cell.split()[0].lower())
@@ -268,7 +258,7 @@ def _effect(name: str, cell: str) -> str:
         return lowered(cell)  # "action": "call Ann"
     if opens_with_verb(cell) or (";" in cell and has_verb(cell)):
         return f"{said}: {lowered(cell)}"  # "conditions": "must travel with an adult"
-    return f"{said} {cell}" if re.search(r"\b(?:if|when|by|to|in|for)$", said) else f"{said} is {cell}"
+    return f"{said} {cell}" if _RE.joins.search(said) else f"{said} is {cell}"
 
 
 def why_no_rule(names: Sequence[str], cells: Sequence[str]) -> str:
