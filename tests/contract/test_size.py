@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_170,
-    "dynarule": 13_380,
-    "benchmarks": 10_400,
+    "dynarule": 13_450,
+    "benchmarks": 10_060,
     "tests": 19_970,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 34_945
+ALL_SOURCE = 34_680
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 64.0
