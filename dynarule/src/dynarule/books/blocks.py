@@ -3,6 +3,7 @@
 import re
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import groupby, pairwise, takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +28,7 @@ class Block:
     mark: str = ""  # what an item begins with, such as "(a)"
     rows: list[Row] = field(default_factory=list)  # the cells of a table
     part: str = ""  # the sheet, where a file has several
+    title: str = ""  # what stood before the text of an item: "Weeds." before "Grass that ..."
 
     def line_at(self, offset: int) -> int:
         """Return the line on which a place in the text stands."""
@@ -103,10 +105,52 @@ def is_number(block: Block) -> bool:
     return block.mark.strip("().").isalnum()
 
 
+def next_of(mark: str) -> str:
+    """Return the mark that is next in the count: "(b)" for "(a)"."""
+    return re.sub(r"[a-h]|\d+", lambda n: str(int(n[0]) + 1) if n[0].isdigit() else chr(ord(n[0]) + 1), mark)
+
+
+def says_itself(text: str) -> bool:
+    """Say whether a text is a clause, and no thing of which a clause tells more: "any pool that stands open"."""
+    before = _RE.relative.split(text)[0]
+    return has_verb(before if before and not _RE.subject.match(text) else text)
+
+
+def _is_titled_thing(block: Block) -> bool:
+    """Say whether a paragraph begins with its title, and is no clause: "Weeds. Grass that is higher than ..."."""
+    title = _RE.run_in.match(block.text)
+    return block.kind == "text" and title is not None and not says_itself(block.text[title.end() :])
+
+
+def _part_titles(blocks: list[Block]) -> None:
+    """Part titles off the items of a list, if most begin with one: "(1) Weeds. Grass that is ..."."""
+    for _, run in groupby(blocks, lambda block: block.kind):
+        items = [block for block in run if block.kind == "item" and is_number(block)]
+        for depth in {item.depth for item in items}:
+            beside = [(item, _RE.run_in.match(item.text)) for item in items if item.depth == depth]
+            titles = [(item, title) for item, title in beside if title]
+            named = sum(not is_clause(title[1][:-1]) for _, title in titles)
+            for item, title in titles if named > max(1, len(beside) // 2) else ():
+                item.title, item.text = title[1], item.text[title.end() :]
+                item.starts = [(max(0, at - title.end()), line) for at, line in item.starts]
+
+
 def nested(blocks: list[Block]) -> list[Block]:
     """Give items their nesting in place of their columns; what leads in to another kind of mark holds its items."""
     levels: list[tuple[int, str]] = []
     above = Block("text", "", [])
+    for at, (block, below) in enumerate(pairwise(blocks), 1):
+        if block.kind == "text" and (block.text.endswith(":") or _RE.lists.fullmatch(block.text)):
+            below_it = [*takewhile(_is_titled_thing, blocks[at:])]
+            for item in below_it if len(below_it) > 1 else ():
+                item.kind, item.mark = "item", "1."
+        deeper = block.kind == "text" or below.depth > block.depth or next_of(block.mark) != below.mark
+        if block.kind in ("text", "item") and below.kind == "item" and deeper:
+            leads = _RE.lists.fullmatch(block.text)
+            if _RE.names.fullmatch(block.text):
+                items = takewhile(lambda item: item.kind == "item", blocks[at:])
+                leads = leads or not all(says_itself(item.text) for item in items)
+            block.text = f"{block.text[:-1]}:" if leads else block.text  # "The following are banned."
     for block in blocks:
         if block.kind != "item":
             levels = []
@@ -114,7 +158,7 @@ def nested(blocks: list[Block]) -> list[Block]:
         # the kind of its mark: "(1)", "a)", "(i)"; "(i)" behind "(h)" is a letter
         name = block.mark.strip("().")
         roman = name.strip("ivx") == "" and above.mark.strip("().") != chr(ord(name[:1] or "a") - 1)
-        kind = "1" if name.isdigit() else "i" if roman else "a"
+        kind = "1" if name.isdigit() else "i" if roman else "A" if name.isupper() else "a"
         level = block.depth, block.mark.replace(name, kind) if name.isalnum() else block.mark
         # numbers lead in to those of another kind, bullets behind a colon
         goes_on = not is_number(above) or above.text.endswith((",", ";")) or is_whole(above.text)
@@ -128,6 +172,7 @@ def nested(blocks: list[Block]) -> list[Block]:
         else:
             levels[-1] = level
         block.depth, above = len(levels) - 1, block
+    _part_titles(blocks)
     return blocks
 
 

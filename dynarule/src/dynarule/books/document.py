@@ -267,6 +267,9 @@ class Document:
             pieces = [(f"{label}: {('. ' if whole else ', ').join(bare)}.", block)]
         for text, where in pieces:
             parts, above, label = sentences(text), self.headings, ""
+            if isinstance(where, Block) and where.title and where.title[:-1] not in text:
+                label = f"{where.title[:-1]}: "
+                self._leave(where.line_at(0), where.title, TITLE)
             begins = isinstance(where, Block) and (where.kind == "item" or re.match(r"[a-zà-ÿ\d]", text))
             if above and begins and len(parts) == 1 and not _SAID.imprint.match(parts[0][1]):
                 parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]

@@ -1,13 +1,12 @@
 """Texts that hold several rules, as parts of one rule each."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
 from ..bank.lexicon import VERBS, blanked, has_verb, patterns
 from ..bank.openings import LEAD
-from .blocks import Block, is_title
+from .blocks import Block, is_title, next_of
 
 _RE = patterns("parts")
 FOREIGN = _RE.foreign
@@ -31,7 +30,7 @@ def _counted(block: Block) -> Iterator[Block]:
     for mark in _RE.counted.finditer(text):
         if len(marks) == 1 and _RE.first.fullmatch(text[: mark.end(1)]):
             marks = [(mark.start(), mark.end(), mark[1])]
-        elif mark[1] == _after(marks[-1][2]) and _RE.closed.search(text[: mark.start()]):
+        elif mark[1] == next_of(marks[-1][2]) and _RE.closed.search(text[: mark.start()]):
             marks.append((mark.start(), mark.end(), mark[1]))
     if len(marks) < 2 + marks[-1][2].endswith("."):  # "1. Fill in form 2. Sign it."
         yield block
@@ -43,11 +42,6 @@ def _counted(block: Block) -> Iterator[Block]:
     for (_, begin, name), (end, *_) in pairwise([*marks, (len(text), 0, "")]):
         starts = [(at - begin, line) for at, line in block.starts if begin < at < end]
         yield Block("item", text[begin:end].strip(), [(0, block.line_at(begin)), *starts], depth, name)
-
-
-def _after(mark: str) -> str:
-    """Return the mark that is next in the count: "(b)" for "(a)"."""
-    return re.sub(r"[a-h]|\d+", lambda n: str(int(n[0]) + 1) if n[0].isdigit() else chr(ord(n[0]) + 1), mark)
 
 
 def clauses(sentence: str) -> list[tuple[int, str]]:

@@ -10,7 +10,7 @@ from ..bank.clauses import ABBREVIATED
 from ..bank.lexicon import LISTS, MODALS, has_verb, opens_with_verb, patterns
 from ..bank.openings import leading
 from ..bank.sources import LONGEST
-from .blocks import Block, is_clause, is_whole, unnumbered
+from .blocks import Block, is_clause, is_whole, says_itself, unnumbered
 from .parts import clauses
 
 _RE = patterns("sentences")
@@ -127,19 +127,23 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     stops = sum(is_whole(item.text) for item, _ in groups)
     stopped = stops > (len(groups) > 1)  # the last of all has one, too
     unused = bool(stem)
+    things = stem and any(item.title and not says_itself(item.text) for item, _ in groups)
     for item, nested in groups:
         own, whole = bare(item.text), stopped and is_whole(item.text)
-        says = has_verb(own) or (": " in own and has_verb(stem))  # "... changes in May:", "Hotels: 140 EUR."
-        alone = not (RUNS_ON.search(stem) or _RE.condition.match(stem) or _RE.predicate.match(stem)) and (
+        # "... changes in May:", "Hotels: 140 EUR."
+        says = says_itself(own) or (": " in own and has_verb(stem))
+        needed = RUNS_ON.search(stem) or _RE.condition.match(stem) or _RE.predicate.match(stem)
+        alone = not (things or needed) and (
             not stem
-            or (_RE.announces.match(stem) and (has_verb(own) or _RE.says.search(own)))
+            or (_RE.announces.match(stem) and (says_itself(own) or _RE.says.search(own)))
             or (says and own[:1].isupper() and (whole or _RE.following.search(stem)))
         )
         unused = unused and alone
         if alone:
             text = item.text if nested or is_whole(item.text) or not stem else f"{own}."
         else:
-            text = _prefixed(lead, stem, item.text.strip() if nested else own, runs)
+            own = item.text.strip() if nested else own
+            text = _prefixed(lead, stem, f"{item.title[:-1]}: {own}" if item.title else own, runs)
         if nested:
             text = text if is_whole(item.text) else text.removesuffix(".")
             yield from joined(text, item.line_at(0), nested)
