@@ -66,7 +66,9 @@ def table_rules(
             raise ValueError(f"no column {name!r}; the columns are {header}")
     texts = [i for i, name in enumerate(names) if name and TEXT_NAMES.issuperset(name.split())]
     counts = {i for i in texts if all(_RE.code.fullmatch(cells[i]) for cells in cells_of)}  # "R1"
-    texts = [i for i in texts if i not in counts and names[i] != "description"]  # of a case
+    duties = sum(bool(_RE.duty.search(cells[i])) for i in texts for cells in cells_of)
+    of_case = {i for i in texts if names[i] == "description" and duties <= len(body) / 2}
+    texts = [i for i in texts if i not in counts | of_case]
     texts = [given[text.lower()]] if text else texts
     split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
     counts |= {i for i, name in enumerate(names) if _RE.counter.fullmatch(name.strip(" ."))}
@@ -144,10 +146,11 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
 
 
 def _ticked(body: Sequence[Row]) -> list[Row]:
-    """Write "yes" for marks, and "no" for the blanks of a column of nothing but marks."""
+    """Write "yes" for marks, "no" for crosses, and "no" for the blanks of a column of nothing but marks."""
     says = WORDS["marks"] | {"true": "yes", "false": "no"}
     columns = zip(*([cell.lower() for cell in cells] for _, cells in body), strict=True)
-    blank = ["no" if {*column} - {""} and {*column} <= {"", *WORDS["marks"]} else "" for column in columns]
+    said = [{says.get(cell, cell) for cell in column} for column in columns]
+    blank = ["no" if "yes" in cells and cells <= {"yes", ""} else "" for cells in said]
     return [
         (line, [says.get(cell.lower(), cell) or no for cell, no in zip(cells, blank, strict=True)])
         for line, cells in body
@@ -158,6 +161,8 @@ def _is_header(header: Sequence[str], body: Sequence[Sequence[str]]) -> bool:
     """Whether the first row names the columns: its cells are short words, unlike those of some column below."""
     if len(header) == 1:
         return header[0].lower() in TEXT_NAMES or is_whole(header[0]) < all(is_whole(row[0]) for row in body)
+    if any(cell.endswith(".") and cell.count(" ") > 1 for cell in header):
+        return False
     if any(re.fullmatch(r"[\d.,%€$£ ]+", cell) for cell in header[1:]):
         return not header[0] or bool(re.search(r"[/\\]", header[0]))
     return all(len(cell) < 50 for cell in header)
