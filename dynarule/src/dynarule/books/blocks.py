@@ -138,6 +138,7 @@ def _part_titles(blocks: list[Block]) -> None:
 def nested(blocks: list[Block]) -> list[Block]:
     """Give items their nesting in place of their columns; what leads in to another kind of mark holds its items."""
     levels: list[tuple[int, str]] = []
+    last: dict[tuple[int, str], str] = {}  # the mark that was read last on each
     above = Block("text", "", [])
     for at, (block, below) in enumerate(pairwise(blocks), 1):
         if block.kind == "text" and (block.text.endswith(":") or _RE.lists.fullmatch(block.text)):
@@ -160,6 +161,9 @@ def nested(blocks: list[Block]) -> list[Block]:
         roman = name.strip("ivx") == "" and above.mark.strip("().") != chr(ord(name[:1] or "a") - 1)
         kind = "1" if name.isdigit() else "i" if roman else "A" if name.isupper() else "a"
         level = block.depth, block.mark.replace(name, kind) if name.isalnum() else block.mark
+        counts = [each for each in levels if each[1] == level[1] and next_of(last[each]) == block.mark]
+        if counts and name.isalnum() and level not in levels:
+            level = counts[-1]  # whatever its column
         # numbers lead in to those of another kind, bullets behind a colon
         goes_on = not is_number(above) or above.text.endswith((",", ";")) or is_whole(above.text)
         leads = above.text.endswith((":", "—", "–")) or not goes_on
@@ -171,7 +175,7 @@ def nested(blocks: list[Block]) -> list[Block]:
             levels.append(level)
         else:
             levels[-1] = level
-        block.depth, above = len(levels) - 1, block
+        block.depth, above, last[level] = len(levels) - 1, block, block.mark
     _part_titles(blocks)
     return blocks
 

@@ -11,7 +11,7 @@ from typing import Any
 from ..bank.clauses import split_rule
 from ..bank.lexicon import ARTICLES, LISTS, RESTRICTS, VERBS, has_verb, is_told, opens_with_verb, patterns
 from ..bank.openings import CLAUSAL, leading
-from .blocks import OPEN, SECTION, Block, is_clause, is_number, is_title, is_whole
+from .blocks import OPEN, SECTION, Block, is_clause, is_number, is_title, is_whole, says_itself
 from .parts import FOREIGN
 from .rules import BookReading, DocumentRule
 from .sentences import RUNS_ON, TITLE, joined, lowered, no_rule, sentences, whole_item
@@ -70,6 +70,8 @@ class Document:
                 block.kind, block.depth = "heading", 19 if run_in else 8 + block.depth + of_table
                 block.text = block.text.rstrip(":.")
             torn = OPEN.search(block.text) and _RE.goes_on.match(after.text) and not imprint
+            if block.text.endswith(" of:"):  # "The officers consist of:", "A chairman, a secretary and ..."
+                torn = is_whole(after.text) and not says_itself(after.text)
             proviso = _SAID.proviso.match(f"{block.text[-1:]} {after.text}")
             if (torn and block.kind == after.kind == "text") or (proviso and after.kind in ("text", "item")):
                 block.go_on(after.text, after.line_at(0))
@@ -96,11 +98,12 @@ class Document:
             elif end == at + 1:
                 if block.text.endswith(":"):  # "Opening hours:", a line for each day
                     for line in blocks[end:]:
-                        says = has_verb(line.text) and not _RE.label.match(line.text)
-                        whole = line.text[-1:] == ":" or is_whole(line.text) or says
-                        if whole or line.kind != "text":
+                        verb = is_clause if len(line.text.split()) < 5 else has_verb  # "Treasurer's report"
+                        says = verb(line.text) and not (_RE.label.match(line.text) or line.text[:1].isdigit())
+                        whole = line.text[-1:] == ":" or is_whole(line.text) or _SAID.imprint.match(line.text)
+                        if whole or says or line.kind != "text":
                             break
-                        line.kind, lists = "item", True
+                        line.kind, line.depth, lists = "item", block.depth + (block.kind == "item"), True
                 pairs = zip(blocks[end:], [*blocks[end + 1 :], Block("heading", "", [])], strict=False)
                 if block.kind == "item" or lists:
                     end += sum(1 for _ in takewhile(partial(_is_below, block, after), pairs))
@@ -312,7 +315,7 @@ def _is_heading(block: Block, after: Block) -> bool:
     """Whether a text is the title of the table, list or sentence below it, though it is not written as one."""
     text = block.text
     numbered = block.mark[-1:] in (".", ")") and not text[:1].islower()
-    if block.kind == "item" and not (numbered and after.text[:1].isupper()):
+    if block.kind == "item" and (not (numbered and after.text[:1].isupper()) or _SAID.purpose.match(text)):
         return False
     run_in = _SAID.paragraph_title.fullmatch(text) and (" " not in text or not has_verb(text))
     if run_in and block.kind == "text" and after.kind in ("item", "table"):

@@ -82,7 +82,11 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
             nests = within and column >= over.depth + 2 * bool(over.mark)  # below it, or beside the last
             blocks.append(Block("item" if nests else "text", plain(text), [(0, number)], column * nests))
             above = text
+    listed = False  # directly below a lead-in, or another such line
     for at, block in enumerate(blocks):
+        over = blocks[at - 1] if at else block
+        listed = block.kind == "text" and (listed or over.text[-1:] == ":") and not block.text.isupper()
+        listed = listed and block.starts[0][1] == over.starts[-1][1] + 1
         block.text = _RE.asked.sub(r"\1 ", block.text)
         beside = blocks[max(0, at - 1) : at] + blocks[at + 1 : at + 2]
         alone = block.kind == "item" and all(other.kind != "item" for other in beside)
@@ -96,7 +100,7 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
         if block.kind == "text" and _RE.sum.fullmatch(block.text):
             block.kind, block.mark = "lost", "a sum"
             blocks[at - 1].text = _closed(blocks[at - 1].text)
-        elif named or ((block.kind == "text" or alone or loud) and is_title(block.text)):
+        elif named or ((block.kind == "text" or alone or loud) and not listed and is_title(block.text)):
             above = block.mark or _RE.chapter.match(block.text)
             block.kind, block.depth = "heading", 5 if named else 3 if above else 8
         mark = NUMBER.match(block.text)
@@ -169,6 +173,8 @@ def _goes_on(above: str, text: str, block: Block, usual: int, width: int) -> boo
         return step[0].lower() != "when" or block.text[:5].lower() == "given"
     if block.kind not in ("text", "item") or _RE.begins.match(text) or (lower and _RE.stop.search(above)):
         return False
+    if above.endswith(":") and text.lstrip()[:1].isdigit():
+        return False  # "as follows:", "1-2 times ..."
     ends = is_number(block) and above.endswith((",", ";")) and _indent(text) <= block.depth
     if ends and (opens_with_verb(text) or (len(above) < 45 and text.split()[0] in RESTRICTS)):
         return False  # "(b) refuses to stop," - "is liable to a fine": of all items
@@ -223,13 +229,21 @@ def _sectioned(lines: list[Line]) -> list[Line]:
 
 
 def _dotted(lines: list[Line]) -> list[Line]:
-    """Put dots behind numbers, such as "3" or "R03", that count sentences from 1 on without one."""
-    counted: list[int] = []
-    for at, (_, text) in enumerate(lines):
-        mark = re.match(r"\s*[A-Z]{0,3}-?(\d{1,2}) +[A-Z]", text)
-        counted += [at] if mark and int(mark[1]) == len(counted) + 1 and has_verb(text) else []
-    for at in counted if len(counted) > 1 else ():
-        lines[at] = lines[at][0], re.sub(r"(?:[A-Z]{1,3}-?)?(\d+)", r"\1.", lines[at][1], count=1)
+    """Put dots behind numbers, as "3" or "R03", or letters that count sentences; put a mark alone before its text."""
+    for pattern in (r"\s*[A-Z]{0,3}-?(\d{1,2}) +[A-Z]", r"\s*([A-Z]) +[A-Z]"):
+        counted: list[int] = []
+        for at, (_, text) in enumerate(lines):
+            mark = re.match(pattern, text)
+            count = f"{len(counted) + 1}", chr(ord("A") + len(counted) % 26)
+            counted += (
+                [at] if mark and mark[1].lstrip("0") in count and has_verb(text[mark.end() - 1 :]) else []
+            )
+        for at in counted if len(counted) > 2 - ("d" in pattern) else ():
+            number, text = lines[at]
+            lines[at] = number, re.sub(r"(?:[A-Z]{1,3}-?)?(\d+)|([A-Z])", r"\1\2.", text, count=1)
+    for at, ((_, above), (number, text)) in enumerate(itertools.pairwise(lines)):
+        if text.strip() and not _starts(text) and _RE.alone.fullmatch(above):
+            lines[at : at + 2] = (number, ""), (number, f"{above} {text.strip()}")
     return lines
 
 

@@ -133,6 +133,8 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         # "... changes in May:", "Hotels: 140 EUR."
         says = says_itself(own) or (": " in own and has_verb(stem))
         needed = RUNS_ON.search(stem) or _RE.condition.match(stem) or _RE.predicate.match(stem)
+        runs_in = has_verb(stem) and not (stopped and "," in own) and _RE.purpose.match(own)
+        needed = needed or runs_in or _RE.owned.match(own)
         alone = not (things or needed) and (
             not stem
             or (_RE.announces.match(stem) and (says_itself(own) or _RE.says.search(own)))
@@ -168,8 +170,8 @@ def _is_sentence(text: str) -> bool:
 
 def whole_item(title: str, text: str) -> str:
     """Put the title above an item before what says nothing alone: "passport", "must sign in"."""
-    if text[:1].islower() and opens_with_verb(text):
-        return f"{title} {text}"
+    if opens_with_verb(text) and (text[:1].islower() or _RE.owned.match(text)):
+        return f"{title}{'' if text[:1].islower() else ':'} {text}"
     if _RE.status.fullmatch(title) and MODALS.isdisjoint(_RE.relative.split(text.lower())[0].split()):
         return f"{title}: {text}"  # "Prohibited", "Open fire": a verb in it would not say that
     verb = is_clause(text) if len(text.split()) < 5 else has_verb(text)  # "Team lead"
