@@ -142,16 +142,14 @@ def nested(blocks: list[Block]) -> list[Block]:
     above = Block("text", "", [])
     for at, (block, below) in enumerate(pairwise(blocks), 1):
         if block.kind == "text" and (block.text.endswith(":") or _RE.lists.fullmatch(block.text)):
-            below_it = [*takewhile(_is_titled_thing, blocks[at:])]
-            for item in below_it if len(below_it) > 1 else ():
+            for item in takewhile(_is_titled_thing, blocks[at:]):
                 item.kind, item.mark = "item", "1."
         deeper = block.kind == "text" or below.depth > block.depth or next_of(block.mark) != below.mark
         if block.kind in ("text", "item") and below.kind == "item" and deeper:
-            leads = _RE.lists.fullmatch(block.text)
-            if _RE.names.fullmatch(block.text):
-                items = takewhile(lambda item: item.kind == "item", blocks[at:])
-                leads = leads or not all(says_itself(item.text) for item in items)
-            block.text = f"{block.text[:-1]}:" if leads else block.text  # "The following are banned."
+            items = takewhile(lambda item: item.kind == "item", blocks[at:])
+            named = _RE.names.fullmatch(block.text) and not all(says_itself(item.text) for item in items)
+            if named or _RE.lists.fullmatch(block.text):
+                block.text = f"{block.text[:-1]}:"  # "The following are banned."
     for block in blocks:
         if block.kind != "item":
             levels = []

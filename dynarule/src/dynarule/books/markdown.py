@@ -173,8 +173,6 @@ def _goes_on(above: str, text: str, block: Block, usual: int, width: int) -> boo
         return step[0].lower() != "when" or block.text[:5].lower() == "given"
     if block.kind not in ("text", "item") or _RE.begins.match(text) or (lower and _RE.stop.search(above)):
         return False
-    if above.endswith(":") and text.lstrip()[:1].isdigit():
-        return False  # "as follows:", "1-2 times ..."
     ends = is_number(block) and above.endswith((",", ";")) and _indent(text) <= block.depth
     if ends and (opens_with_verb(text) or (len(above) < 45 and text.split()[0] in RESTRICTS)):
         return False  # "(b) refuses to stop," - "is liable to a fine": of all items
@@ -182,7 +180,7 @@ def _goes_on(above: str, text: str, block: Block, usual: int, width: int) -> boo
     torn = torn or usual > 0 or len(above) > max(45, 0.7 * width) or text.lstrip().startswith(("and ", "or "))
     if OPEN.search(above) or _RE.unclosed.search(block.text) or text[:1] == "=" or (lower and torn):
         return True
-    return 0 < usual <= len(above) + len(text.split()[0]) and not is_title(block.text)
+    return 0 < usual <= len(above) + len(text.split()[0]) and not (is_title(block.text) or above[-1:] == ":")
 
 
 def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
