@@ -98,7 +98,7 @@ def test_what_cannot_be_submitted_is_named_and_leaves_nothing(runs, hand_in, ent
     ("row", "reason"),
     [
         ('{"id": "x", "answer": "8"}', "answer: Extra inputs are not"),
-        ('{"id": "multi_hop_2-train-0000000", "output": "\\\\boxed{1}"}', "not the id of a question asked"),
+        ('{"id": "multi_hop_2-train-0000000", "usage": {"calls": null}}', "not the id of a question asked"),
     ],
 )
 def test_rows_of_predictions_that_cannot_be_used(row, reason, workspace, tmp_path):

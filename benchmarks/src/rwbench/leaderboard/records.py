@@ -56,6 +56,8 @@ class Record(BaseModel):
         output = row.get("output")
         written = {} if not isinstance(output, str) else {"answers": answers_in(output)}
         row = {"output": None, "answers": None, "retrieved": None, "usage": {}} | written | row
+        if isinstance(row["usage"], dict):  # null is not known
+            row["usage"] = {name: amount for name, amount in row["usage"].items() if amount is not None}
         return {"outcome": "refused_format" if written and not row["answers"] else "ok"} | row
 
     @model_validator(mode="after")
