@@ -123,14 +123,14 @@ def _is_titled_thing(block: Block) -> bool:
 
 
 def _part_titles(blocks: list[Block]) -> None:
-    """Part titles off the items of a list, if most begin with one: "(1) Weeds. Grass that is ..."."""
+    """Part titles off the items of a list, if half begin with one: "(1) Weeds. Grass that is ..."."""
     for _, run in groupby(blocks, lambda block: block.kind):
         items = [block for block in run if block.kind == "item" and is_number(block)]
         for depth in {item.depth for item in items}:
             beside = [(item, _RE.run_in.match(item.text)) for item in items if item.depth == depth]
             titles = [(item, title) for item, title in beside if title]
             named = sum(not is_clause(title[1][:-1]) for _, title in titles)
-            for item, title in titles if named > max(1, len(beside) // 2) else ():
+            for item, title in titles if 1 < named >= len(beside) / 2 else ():
                 item.title, item.text = title[1], item.text[title.end() :]
                 item.starts = [(max(0, at - title.end()), line) for at, line in item.starts]
 

@@ -270,10 +270,10 @@ class Document:
             pieces = [(f"{label}: {('. ' if whole else ', ').join(bare)}.", block)]
         for text, where in pieces:
             parts, above, label = sentences(text), self.headings, ""
-            if isinstance(where, Block) and where.title and where.title[:-1] not in text:
+            if isinstance(where, Block) and where.title and f"{where.title[:-1]}: " not in text:
                 label = f"{where.title[:-1]}: "
                 self._leave(where.line_at(0), where.title, TITLE)
-            begins = isinstance(where, Block) and (where.kind == "item" or re.match(r"[a-zà-ÿ\d]", text))
+            begins = isinstance(where, Block) and (where.kind == "item" or _RE.begins.match(text))
             if above and begins and len(parts) == 1 and not _SAID.imprint.match(parts[0][1]):
                 parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]
             held = _RE.condition.match(parts[0][1])  # "If in eyes: rinse. Call a doctor."
@@ -346,7 +346,8 @@ def _is_below(lead: Block, first: Block, pair: tuple[Block, Block]) -> bool:
     item, after = pair
     if item.depth == first.depth and is_number(item) != is_number(first):
         return False  # numbers behind bullets are another list
-    if item.kind == "item" and after.kind == "text" and _is_heading(item, after):
+    may_be = item is first or not lead.text.endswith(":")  # not the last of what is led in to
+    if may_be and item.kind == "item" and after.kind == "text" and _is_heading(item, after):
         return False
     if item.kind != "item" or lead.kind != "item" or item.depth > lead.depth:
         return item.kind == "item"

@@ -78,7 +78,7 @@ def no_rule(sentence: str, first: bool, alone: bool) -> str:
     return ""
 
 
-RUNS_ON = re.compile(rf"\b(?:{'|'.join(LISTS['runs_on'])})$", re.IGNORECASE)
+RUNS_ON = re.compile(rf"\b(?:{'|'.join(LISTS['runs_on'])})(?<!ed below)$", re.IGNORECASE)
 
 
 def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, Block | int]]:
@@ -130,8 +130,7 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     things = stem and any(item.title and not says_itself(item.text) for item, _ in groups)
     for item, nested in groups:
         own, whole = bare(item.text), stopped and is_whole(item.text)
-        # "... changes in May:", "Hotels: 140 EUR."
-        says = says_itself(own) or (": " in own and has_verb(stem))
+        says = says_itself(own) or (": " in own and has_verb(stem))  # "Hotels: 140 EUR."
         needed = RUNS_ON.search(stem) or _RE.condition.match(stem) or _RE.predicate.match(stem)
         runs_in = has_verb(stem) and not (stopped and "," in own) and _RE.purpose.match(own)
         needed = needed or runs_in or _RE.owned.match(own)
@@ -194,7 +193,7 @@ def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:
     ):
         mark = ""
     end = "" if text.endswith((":", "!", "?", ".")) else "."
-    return f"{stem}{mark} {text if mark == ':' else lowered(text)}{end}"
+    return f"{stem}{mark} {text if mark == ':' else lowered(text)}{end}".replace(" not to to ", " not to ")
 
 
 def bare(text: str) -> str:
