@@ -10,16 +10,16 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 11_170,
+    "ruleworld-data": 11_167,
     "dynarule": 13_450,
-    "benchmarks": 10_060,
+    "benchmarks": 10_055,
     "tests": 19_970,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 34_680
+ALL_SOURCE = 34_675
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
-TRACKED_MB = 64.0
+TRACKED_MB = 63.2
 START_SECONDS = 1.5
 """CPU of `--help`, of which Python itself takes a part."""
 
