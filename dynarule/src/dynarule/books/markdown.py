@@ -118,8 +118,7 @@ def _without_titles(lines: Sequence[Line]) -> list[Line]:
         if _RE.running.search(text[:200]) and not _RE.cells.match(text):
             sums.setdefault(form, []).append(sum(map(int, re.findall(r"\d{1,9}", text[:200]))))
     titles = {form for form, found in sums.items() if {b - a for a, b in itertools.pairwise(found)} == {1}}
-    shown = [form for form in forms if form.strip()]
-    heads = Counter(head for foot, head in itertools.pairwise(shown) if foot in titles)
+    heads = Counter(head for foot, head in itertools.pairwise(filter(str.strip, forms)) if foot in titles)
     titles |= {head for head, count in heads.items() if count > 1}
     kept: list[Line] = []
     within = False  # from a title to the text below it
@@ -174,7 +173,8 @@ def _goes_on(above: str, text: str, block: Block, usual: int, width: int) -> boo
     if block.kind not in ("text", "item") or _RE.begins.match(text) or (lower and _RE.stop.search(above)):
         return False
     ends = is_number(block) and above.endswith((",", ";")) and _indent(text) <= block.depth
-    if ends and (opens_with_verb(text) or (len(above) < 45 and text.split()[0] in RESTRICTS)):
+    outer = _indent(text) < block.depth and len(above) < 45 and _RE.proviso.match(text)
+    if outer or (ends and (opens_with_verb(text) or (len(above) < 45 and text.split()[0] in RESTRICTS))):
         return False  # "(b) refuses to stop," - "is liable to a fine": of all items
     torn = block.text[:1].isupper() and len(above) > 30  # a rule of its own would begin as the last one did
     torn = torn or usual > 0 or len(above) > max(45, 0.7 * width) or text.lstrip().startswith(("and ", "or "))
