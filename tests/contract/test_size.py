@@ -13,7 +13,7 @@ LINES = {
     "ruleworld-data": 11_167,
     "dynarule": 13_450,
     "benchmarks": 10_055,
-    "tests": 19_970,
+    "tests": 19_969,
 }
 """Lines of Python below each folder, comments and blank lines included."""
 ALL_SOURCE = 34_675

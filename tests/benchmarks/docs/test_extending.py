@@ -119,7 +119,6 @@ def test_the_table_is_what_the_recipe_gives(tmp_path):
 
 def test_tables_of_committed_results_are_what_the_command_prints(monkeypatch):
     pattern = r"<!-- table: rwbench (report benchmarks/results/\w+ [^>]+) -->\n(.*?)<!-- end -->"
-    # Two minutes less: that numbers follow from their samples is tested beside them.
     monkeypatch.setattr("rwbench.cli.report.checked_results", cache(find_results))
     found = [
         (page, *match)

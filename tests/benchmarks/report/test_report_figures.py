@@ -21,7 +21,6 @@ RESULTS = BENCHMARKS / "results" / "arena"
 
 
 def test_the_command_draws_the_front_figure_again(tmp_path, monkeypatch):
-    # That the numbers follow from the samples is seen where the pages' tables are compared.
     monkeypatch.setattr("rwbench.cli.report.checked_results", find_results)
     rwbench("report", RESULTS, "--figure", tmp_path / "a.png", code=0)
     committed, again = (matplotlib.image.imread(path)[..., :3] for path in (FIGURE, tmp_path / "a.png"))

@@ -27,9 +27,9 @@ def cut_spec(options, method, top_k=5, scope="question", size=100):
     )
 
 
-@pytest.mark.parametrize("scope", ["question", "batch"])
+@pytest.mark.parametrize("scope", ["question", "batch", "fold"])
 def test_a_cut_run_makes_the_same_batches(scope, model_folder, options, workspace, tmp_path, monkeypatch):
-    """Nine questions, batches of four: what is left after a cut is asked in the company that it had before."""
+    """Nine questions, four a batch or three of a fold: what is left after a cut is asked in the company it had."""
     model = Local.of(str(model_folder), batch_size=4)
     method = RAG(model=model, retriever=BM25(), max_new_tokens=6)
     spec = cut_spec(options, method, scope=scope, size=100 if scope == "question" else 1_000)
@@ -45,7 +45,8 @@ def test_a_cut_run_makes_the_same_batches(scope, model_folder, options, workspac
     monkeypatch.setattr(Local, "generate", noted)
     run_spec(spec, workspace, tmp_path / "again")
     undisturbed = list(batches)
-    assert [len(batch) for batch in undisturbed] == [4, 4, 1]
+    sizes = [3, 3, 3] if scope == "fold" else [4, 4, 1]
+    assert [len(batch) for batch in undisturbed] == sizes
     lines = whole.splitlines(keepends=True)
     for kept, torn in ((0, 10), (3, 0), (4, 200), (6, 1), (8, 0)):
         batches.clear()
@@ -55,7 +56,7 @@ def test_a_cut_run_makes_the_same_batches(scope, model_folder, options, workspac
         results = run_spec(spec, workspace, folder.parent)
         assert results["samples_sha256"] == wanted["samples_sha256"]
         assert results["metrics"] == wanted["metrics"]
-        assert batches == undisturbed[kept // 4 :]
+        assert batches == undisturbed[kept // sizes[0] :]
 
 
 def test_floors_and_ceilings_get_the_rules_they_should(options, workspace, tmp_path):
