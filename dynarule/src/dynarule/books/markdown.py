@@ -228,7 +228,7 @@ def _sectioned(lines: list[Line]) -> list[Line]:
 
 def _dotted(lines: list[Line]) -> list[Line]:
     """Put dots behind numbers, as "3" or "R03", or letters that count sentences; put a mark alone before its text."""
-    for pattern in (r"\s*[A-Z]{0,3}-?(\d{1,2}) +[A-Z]", r"\s*([A-Z]) +[A-Z]"):
+    for least, pattern in ((2, r"\s*[A-Z]{0,3}-?(\d{1,2}) +[A-Z]"), (3, r"\s*([A-Z]) +[A-Z]")):
         counted: list[int] = []
         for at, (_, text) in enumerate(lines):
             mark = re.match(pattern, text)
@@ -236,7 +236,7 @@ def _dotted(lines: list[Line]) -> list[Line]:
             counted += (
                 [at] if mark and mark[1].lstrip("0") in count and has_verb(text[mark.end() - 1 :]) else []
             )
-        for at in counted if len(counted) > 2 - ("d" in pattern) else ():
+        for at in counted if len(counted) >= least else ():
             number, text = lines[at]
             lines[at] = number, re.sub(r"(?:[A-Z]{1,3}-?)?(\d+)|([A-Z])", r"\1\2.", text, count=1)
     for at, ((_, above), (number, text)) in enumerate(itertools.pairwise(lines)):
