@@ -136,7 +136,7 @@ def test_a_sample_with_another_gold_or_score_is_refused(part, spec, workspace, t
         "scores": {"recall@1": 0.5},
     }
     path.write_bytes(b"".join(map(json_line, [sample | {part: other[part]}, *others])))
-    with pytest.raises(ValueError, match=rf"another gold or score than question {sample['id']}"):
+    with pytest.raises(ValueError, match=rf"another gold or score than question '{sample['id']}'"):
         run_spec(spec, workspace, tmp_path)
     path.write_bytes(b"".join(map(json_line, others)))
     assert run_spec(spec, workspace, tmp_path)["n"]["scored"] == len(others) + 1

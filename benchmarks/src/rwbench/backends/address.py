@@ -43,7 +43,7 @@ def read_key(url: str) -> str:
     """Return the key of the environment that may be sent to this server, or nothing; a ValueError does not hold it."""
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not (key.isascii() and key.isprintable() and " " not in key):
-        raise ValueError(f"the environment variable {KEY_VARIABLE} holds what no key has; set it again")
+        raise ValueError(f"the environment variable {KEY_VARIABLE} holds a sign that no key has; set it")
     trusted = os.environ.get(URL_VARIABLE, "").split() or os.environ.get(_NAMED, "").split()
     return key if key and _origin(url) in map(_origin, trusted) else ""
 

@@ -309,7 +309,7 @@ def _mistakes_named(folder: Path) -> Iterator[None]:
     except (OSError, ValueError) as error:
         first = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"cannot load the model in {folder} ({first}); give one saved by transformers"
+            f"cannot load the model in {folder} ({first}); give a causal model and tokenizer saved by transformers"
         ) from None
 
 

@@ -26,11 +26,11 @@ def report(
     ] = None,
     figure: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Only draw accuracy by size: .png, .svg or .pdf."),
+        typer.Option(metavar="FILE", help="Only draw accuracy by number of rules: .png, .svg or .pdf."),
     ] = None,
     pack_to: Annotated[
         Path | None,
-        typer.Option("--pack", metavar="FOLDER", help="Only write the runs there, small."),
+        typer.Option("--pack", metavar="FOLDER", help="Only write the runs there, small, to be committed."),
     ] = None,
 ) -> None:
     """Print the table of all runs below a folder and write DIR/report.html.

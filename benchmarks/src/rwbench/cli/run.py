@@ -36,7 +36,7 @@ def run(
         str,
         typer.Option(help="Departures from the paper's world, e.g. hops=6,crowd=16.", show_default="none"),
     ] = "",
-    data_version: Annotated[str, typer.Option(help="Wording: 1.1 or 1.2.", show_default="1.1")] = "",
+    data_version: Annotated[str, typer.Option(help="Questions as in 1.1 or 1.2.", show_default="1.1")] = "",
     sizes: Annotated[str, typer.Option(help="Pool sizes: 100,1000 or all.", show_default="recipe's")] = "",
     form: Annotated[str, typer.Option(help="Rules in one form only: fol or nl.", show_default="both")] = "",
     method: Annotated[
@@ -49,12 +49,12 @@ def run(
             help="A shipped model, a model folder, a name on the Hub, or with --endpoint a name there; several times."
         ),
     ] = None,
-    endpoint: Annotated[str | None, typer.Option(metavar="URL", help="An OpenAI-compatible server.")] = None,
+    endpoint: Annotated[str | None, typer.Option(metavar="BASE_URL", help="OpenAI-compatible API.")] = None,
     temperature: Annotated[float, typer.Option(min=0.0, help="Of a model behind --endpoint.")] = 0.0,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts per forward of a local model.")] = 16,
     device: Annotated[
         str,
-        typer.Option(help="Where local models run: cpu or cuda.", show_default="cuda where there is one"),
+        typer.Option(help="Where local models run: cpu, cuda, ...", show_default="cuda where there is one"),
     ] = "",
     dtype: Annotated[
         str,

@@ -70,12 +70,12 @@ def make_plan(spec: RunSpec, source: DataSource, out: Path) -> Plan:
     stepwise = Method.from_dict(spec.method).stepwise
     samples: list[Any] = run_samples(folder) or []
     for sample in samples:
-        place = f"the {SAMPLES_FILE} of {folder} holds"
+        place, question = f"the {SAMPLES_FILE} of {folder} holds", f"question {sample['id']!r:.80}"
         if sample["id"] not in asked or sample.get("run_id", run_id) != run_id:
-            raise ValueError(f"{place} another run's answer, to question {sample['id']!r:.80}; delete it")
+            raise ValueError(f"{place} another run's answer, to {question}; delete its line")
         true = sample | asked[sample["id"]].of_sample
         if sample["error"] is None and sample != true | {"scores": score(true, spec.pool_size, stepwise)}:
-            raise ValueError(f"{place} another gold or score than question {sample['id']} has; delete it")
+            raise ValueError(f"{place} another gold or score than {question} has; delete its line")
     done = {sample["id"] for sample in samples if sample["error"] is None}
     results, finished = read_results(folder), None
     if results and results["run_id"] == run_id and len(done) == len(asked) == results["n"]["scored"]:
