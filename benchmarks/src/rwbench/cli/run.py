@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def run(
     recipe: Annotated[str, typer.Argument(help="Name of a recipe; `rwbench list` shows all.")],
-    book: Annotated[Path | None, typer.Argument(help="Of recipe `book`: rules and questions.jsonl.")] = None,
+    book: Annotated[Path | None, typer.Argument(help="Folder of rules and questions.jsonl (`book`).")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="N questions a sub-task, from all folds.")] = None,
     split: Annotated[
         str, typer.Option(help="Questions to ask: unseen, heldout, test, mini, validation, train.")
