@@ -76,7 +76,7 @@ def test_a_bank_that_is_replaced_while_it_is_read_is_read_again(tmp_path, monkey
         return "of the other file"
 
     monkeypatch.setattr(storage, "hash_tensors", late)
-    assert RuleBank.load(first).ids == ["c", "d"] and len(times) == 2
+    assert RuleBank.load(first).ids == ("c", "d") and len(times) == 2
 
 
 def test_a_kill_leaves_a_whole_bank_and_the_next_writer_clears_up(tmp_path):
@@ -117,7 +117,7 @@ def test_a_change_that_fails_writes_nothing(tmp_path):
         live.remove(["c"])
     assert (tmp_path / "bank.safetensors").read_bytes() == before
     with changed_bank(tmp_path, live) as again:
-        assert again is not live and again.ids == ["a"]
+        assert again is not live and again.ids == ("a",)
     with changed_bank(tmp_path, again) as same:  # its file is not read anew
         assert same is again
     with pytest.raises(FileNotFoundError, match="no rule bank"), changed_bank(tmp_path / "none"):

@@ -55,8 +55,8 @@ def test_a_bank_from_a_dataset_and_parquet_is_the_same(tmp_path):
         RuleBank.from_file(tmp_path / "rules.parquet", encode),
     ]
     for bank in banks:
-        assert bank.ids == [str(i) for i in rules["id"].to_pylist()]
-        assert bank.texts == rules["nl"].to_pylist()
+        assert [*bank.ids] == [str(i) for i in rules["id"].to_pylist()]
+        assert [*bank.texts] == rules["nl"].to_pylist()
         assert bank.encoder == "minilm@1"
         assert torch.equal(bank.values_MP, encode(rules["conclusion_nl"].to_pylist()))
         assert torch.equal(bank.keys_MP, encode(bank.texts))
@@ -104,7 +104,7 @@ def test_a_missing_file_and_a_missing_column_say_what_is_there(tmp_path):
     with pytest.raises(ValueError, match=r"no column 'c' for conclusion; .*: pass conclusion=<one of them>"):
         read_rules(tmp_path / "rules.parquet", "phrase", "c")
     bank = RuleBank.from_file(tmp_path / "rules.parquet", encode, text="phrase")
-    assert (bank.ids, bank.texts) == (["0"], ["If a, b."]) and torch.equal(bank.values_MP, encode(["b"]))
+    assert (bank.ids, bank.texts) == (("0",), ("If a, b.",)) and torch.equal(bank.values_MP, encode(["b"]))
 
 
 def test_one_text_is_no_list_of_rules():

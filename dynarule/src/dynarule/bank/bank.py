@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -24,22 +24,6 @@ from .sources import Rules, check_rules, listed, make_rules, read_rules, same_fo
 
 if TYPE_CHECKING:
     from ..projection import RuleProjection
-
-
-class FixedList(list[str]):
-    """Ids or texts of rules; whoever adds or sorts some alone would give them the embeddings of others."""
-
-    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError(
-            "ids and texts of a bank are not changed in place, since embeddings belong to them; use add, remove or "
-            "replace, or copy them: list(bank.texts)"
-        )
-
-    append = extend = insert = pop = remove = clear = sort = reverse = _refuse
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-
-    def __reduce__(self) -> Any:
-        return list, ([*self],)
 
 
 class RuleBank:
@@ -85,7 +69,7 @@ class RuleBank:
     ) -> None:
         self.encoder = encoder
         self.version = 0
-        self._ids, self._texts = FixedList(listed("ids", ids)), FixedList(listed("texts", texts))
+        self._ids, self._texts = tuple(listed("ids", ids)), tuple(listed("texts", texts))
         self.parts: dict[str, tuple[str, str]] = {}
         self.file: Any = None  # what tells the file that holds it as it is from another, in `changed_bank`
         self._found: dict[str, tuple[str, str]] = {}  # as `split_rule` found, which takes long for all
@@ -192,12 +176,12 @@ class RuleBank:
         return type(self), (*sides, self.ids, self.texts, self.encoder, *rows), own
 
     @property
-    def ids(self) -> list[str]:
+    def ids(self) -> tuple[str, ...]:
         """Ids of the rules, in order."""
         return self._ids
 
     @property
-    def texts(self) -> list[str]:
+    def texts(self) -> tuple[str, ...]:
         """Texts of the rules, in order."""
         return self._texts
 
@@ -347,7 +331,7 @@ class RuleBank:
         for projection, (weights, version, scale_M) in list(self._scales.items()):
             scale_M = torch.cat([scale_M, scale_M.new_full((new,), torch.nan)])[order_M.to(scale_M.device)]
             self._scales[projection] = weights, version, scale_M
-        self._ids, self._texts = (FixedList(held[row] for row in order) for held in (ids, texts))
+        self._ids, self._texts = (tuple(held[row] for row in order) for held in (ids, texts))
         if self.parts:
             held = {*self.texts}
             self.parts = {text: parts for text, parts in self.parts.items() if text in held}
