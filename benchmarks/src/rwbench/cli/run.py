@@ -65,7 +65,6 @@ def run(
     encoder: Annotated[str, typer.Option(help="Of dense retrieval: minilm, a folder or a name.")] = "minilm",
     out: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")] = 1,
-    ray: Annotated[str, typer.Option(metavar="ADDRESS", help="Runs as tasks of a Ray cluster.")] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show runs, samples left and the first prompt; run nothing.")
     ] = False,
@@ -123,7 +122,7 @@ def run(
             typer.echo(json.dumps({"runs": [], "skipped": skipped, "report": None}))
         raise typer.Exit(2 if skipped else 0)
     with _resumable():
-        results = _run_plans(plans, source, jobs, ray)
+        results = _run_plans(plans, source, jobs)
         page = write_page(results, out, _command(), skipped, recipe=made.name)
     show_results(results, page, as_json, skipped)
 
@@ -166,14 +165,12 @@ def _backend(
     return Endpoint.of(name, endpoint, version, temperature=temperature)
 
 
-def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int, ray: str) -> list[Results]:
+def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int) -> list[Results]:
     from ruleworld_data.io import Progress
 
-    from ..run.runner import run_all, run_on_cluster
+    from ..run.runner import run_all
 
-    if ray:
-        run_on_cluster(plans, source, ray)  # what follows finds all of them finished
-    left = 0 if ray else sum(plan.left for plan in plans)
+    left = sum(plan.left for plan in plans)
     with Progress("samples", left) as progress:
         results = run_all(plans, source, jobs, progress)
     if left:
