@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from dynarule.bank.sources import conclusion_of, premise_of, read_rules
+from dynarule.bank.clauses import split_rule
+from dynarule.bank.sources import read_rules
 from ruleworld_data.generate import table
 from ruleworld_data.spec import WorldSpec
 
@@ -30,7 +31,7 @@ def test_the_time_of_a_split_grows_with_the_length_of_a_rule(start, piece):
 
     def seconds(pieces):
         begun = time.process_time()
-        assert conclusion_of(start + piece * pieces)
+        assert split_rule(start + piece * pieces).conclusion
         return time.process_time() - begun
 
     assert min(seconds(1_600) for _ in range(3)) < 24 * min(seconds(200) for _ in range(3)) + 0.005
@@ -39,11 +40,14 @@ def test_the_time_of_a_split_grows_with_the_length_of_a_rule(start, piece):
 def test_every_rule_of_ruleworld_has_its_premise_and_conclusion_found():
     rules = table("rules", WorldSpec("tiny")).to_pydict()
     for form, start in (("nl", "If "), ("fol", "")):
-        assert [conclusion_of(rule) for rule in rules[form]] == rules[f"conclusion_{form}"]
-        assert [premise_of(rule) for rule in rules[form]] == [
+        assert [split_rule(rule).conclusion for rule in rules[form]] == rules[f"conclusion_{form}"]
+        assert [split_rule(rule).premise for rule in rules[form]] == [
             start + text for text in rules[f"premise_{form}"]
         ]
-    assert premise_of("If only") == "If only" and premise_of(" All are closed. ") == "All are closed."
+    assert (
+        split_rule("If only").premise == "If only"
+        and split_rule(" All are closed. ").premise == "All are closed."
+    )
 
 
 def test_a_bank_from_a_dataset_and_parquet_is_the_same(tmp_path):

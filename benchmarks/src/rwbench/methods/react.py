@@ -137,8 +137,8 @@ class ReAct(Iterative):
 
 def _in_words_of(rules: Sequence[str], request: str) -> str:
     """Return the premise that shares most terms with a request, without its *If*; the request, where none does."""
-    from dynarule.bank import premise_of
+    from dynarule.bank import split_rule
 
-    premises = [premise_of(rule).removeprefix("If ") for rule in rules]
+    premises = [split_rule(rule).premise.removeprefix("If ") for rule in rules]
     shared = [len({*content(request)} & {*content(premise)}) for premise in premises]
     return premises[shared.index(max(shared))] if any(shared) else request

@@ -5,10 +5,11 @@ from .._lazy import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     bank="RuleBank",
+    clauses="split_rule",
     embedding_cache="EmbeddingCache",
     encoders="SentenceEncoder encoder_of folder_hash key_texts open_encoder read_as_text verbalise",
     layer_encoder="LayerEncoder",
     rows="SharedRows",
-    sources="conclusion_of premise_of read_rules",
+    sources="read_rules",
     storage="changed_bank",
 )

@@ -99,7 +99,7 @@ class RuleBank:
         ----------
         rules, conclusions : sequence of str
             Lists, or columns of a ``datasets.Dataset``. Conclusions None: found in each rule, see
-            `dynarule.bank.conclusion_of`.
+            `dynarule.bank.split_rule`.
         encode : callable
             A `SentenceEncoder`, an `EmbeddingCache` over one, or any function from texts to embeddings (N, P).
         ids : sequence of str, optional

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from .._lazy import need
+from .clauses import split_rule
 from .layer_encoder import PREFIX, LayerEncoder
 from .lexicon import WORDS, patterns
-from .sources import listed, premise_of
+from .sources import listed
 
 MINILM = "minilm"
 PREMISE = "+premise"
@@ -165,7 +166,7 @@ def key_texts(rules: Sequence[str], encoder: str) -> list[str]:
     """
     if not encoder.endswith(PREMISE_KEYS):
         return list(rules)
-    return [premise_of(rule) for rule in rules]
+    return [split_rule(rule).premise for rule in rules]
 
 
 AnyEncoder = SentenceEncoder | LayerEncoder

@@ -39,16 +39,6 @@ class Rules(NamedTuple):
     premises: Sequence[str | None] = ()
 
 
-def conclusion_of(rule: str) -> str:
-    """Return the conclusion of a rule, see `split_rule`."""
-    return split_rule(rule).conclusion
-
-
-def premise_of(rule: str) -> str:
-    """Return the premise of a rule, by which training finds hard negatives, see `split_rule`."""
-    return split_rule(rule).premise
-
-
 def listed(what: str, values: Iterable[Any]) -> list[Any]:
     """Return values as a list; a ValueError for a single text, a mapping and what has no order."""
     if isinstance(values, str | bytes):
@@ -108,7 +98,7 @@ def make_rules(
     if not len(texts) == len(given) == len(names):
         raise ValueError(f"{len(texts)} rules, {len(given)} conclusions, {len(names)} ids; give one each")
     check_rules(names, texts)
-    made = [conclusion_of(text) if c is None else c for text, c in zip(texts, given, strict=True)]
+    made = [split_rule(text).conclusion if c is None else c for text, c in zip(texts, given, strict=True)]
     for name, conclusion in zip(names, made, strict=True):
         if not isinstance(conclusion, str) or not same_form(conclusion):
             raise ValueError(f"rule {name!r} has an empty conclusion; leave it out to find it in the rule")
