@@ -5,7 +5,6 @@ import re
 import socket
 import threading
 import time
-from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -307,7 +306,7 @@ def test_who_waits_when_the_engine_is_closed_is_told(served):
     with held_up(engine):
         waiting.start()
         engine.submit(Request("bank", "w1", told.append))
-        wait_for(lambda: engine._jobs)
+        wait_for(lambda: engine._thread._work_queue.qsize() == 2)
         closing.start()
         wait_for(lambda: engine._closed)
     closing.join()
@@ -355,7 +354,7 @@ def test_changes_without_end_do_not_hold_up_who_waits_for_an_answer(served):
 
     def again():
         if not finished.is_set():
-            engine._jobs.append((again, Future()))
+            engine._thread.submit(again)
 
     engine.run(again)
     engine.submit(Request("bank", "w1", at_the_end(finished), max_tokens=1))

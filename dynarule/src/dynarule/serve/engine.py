@@ -5,7 +5,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -56,11 +56,10 @@ class Engine:
         self.config = model.active_peft_config
         self._memories = {name: rule_memory(model, tokenizer, book.bank) for name, book in self.books.items()}
         self._waiting: deque[Request] = deque()
-        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wake = threading.Condition()
-        self._closed = False
-        self._thread = threading.Thread(target=self._work, name="dynarule-engine", daemon=True)
-        self._thread.start()
+        self._closed = self._has_turn = False  # whether a turn is under way, or queued
+        self._expected, self._until = 1, 0.0  # how many the next batch waits for, and how long
+        self._thread = ThreadPoolExecutor(1, "dynarule-engine")
 
     def submit(self, request: Request) -> None:
         """Let a request wait for its turn; its answer has no more tokens than the model has places for.
@@ -83,56 +82,51 @@ class Engine:
                 raise OverflowError(f"{len(self._waiting)} requests wait already; try again later")
             self._waiting.append(request)
             self._wake.notify()
+            self._queue_turn()
 
     def run(self, job: Callable[[], Any]) -> Any:
         """Run something between two batches, such as a change of rules, and return what it returns, or raise."""
-        result: Future[Any] = Future()
         with self._wake:
             if self._closed:
                 raise EngineClosed
-            self._jobs.append((job, result))
-            self._wake.notify()
-        return result.result()
+            result = self._thread.submit(job)
+        try:
+            return result.result()
+        except CancelledError:
+            raise EngineClosed from None
 
     def close(self) -> None:
         """Finish the batch that is being answered, and end; who waits gets `EngineClosed`."""
         with self._wake:
             self._closed = True
             self._wake.notify()
-        self._thread.join()
-        while self._jobs:
-            self._jobs.popleft()[1].set_exception(EngineClosed())
+        self._thread.shutdown(cancel_futures=True)
         while self._waiting:
             if not (request := self._waiting.popleft()).cancelled:
                 request.emit(EngineClosed())
 
-    def _work(self) -> None:
-        expected, until = 1, 0.0
+    def _queue_turn(self) -> None:
+        """Have whoever waits answered, behind the jobs that are queued: a turn is one batch, and queues the next."""
+        if self._waiting and not self._has_turn and not self._closed:
+            self._has_turn = True
+            self._thread.submit(self._turn)
 
+    def _turn(self) -> None:
         def enough() -> bool:
-            return len(self._waiting) >= expected or bool(self._jobs) or self._closed
+            return len(self._waiting) >= self._expected or self._closed
 
-        while True:
-            with self._wake:
-                self._wake.wait_for(lambda: self._jobs or self._waiting or self._closed)
-                # who was answered together asks again at once, but not in the same moment
-                self._wake.wait_for(enough, max(0.0, until - time.monotonic()))
-                if self._closed:
-                    return
-                # whoever asks for changes again and again does not hold up those who wait for an answer
-                jobs, self._jobs = self._jobs, deque()
-            for job, result in jobs:
-                try:
-                    result.set_result(job())
-                except Exception as error:
-                    result.set_exception(error)
-            with self._wake:
-                batch = self._next_batch() if self._waiting and not self._closed else []
-            if batch:
-                begun = time.monotonic()
-                self._answer(batch)
-                expected, end = min(len(batch) + len(self._waiting), self.batch_size), time.monotonic()
-                until = end + min(REJOIN_SHARE * (end - begun), REJOIN_SECONDS)
+        with self._wake:
+            # who was answered together asks again at once, but not in the same moment
+            self._wake.wait_for(enough, max(0.0, self._until - time.monotonic()))
+            batch = [] if self._closed else self._next_batch()
+        if batch:
+            begun = time.monotonic()
+            self._answer(batch)
+            self._expected, end = min(len(batch) + len(self._waiting), self.batch_size), time.monotonic()
+            self._until = end + min(REJOIN_SHARE * (end - begun), REJOIN_SECONDS)
+        with self._wake:
+            self._has_turn = False
+            self._queue_turn()
 
     def _next_batch(self) -> list[Request]:
         """Take the request that waited longest, and others that can be answered with it."""
