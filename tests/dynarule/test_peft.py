@@ -712,8 +712,6 @@ NOT_FOLLOWED = {
     "prompt_lookup_num_tokens": 2,
     "use_cache": False,
     "guidance_scale": 2.0,
-    "penalty_alpha": 0.6,
-    "dola_layers": "low",
     "prefill_chunk_size": 2,
     "custom_generate": print,
 }
@@ -741,7 +739,6 @@ REFUSED = {
     "no rule memory is attached any more": lambda c: after(c, go_on, within=False),
     "rules, and no rule memory is": lambda c: after(c, write_on, within=False),
     "of 2 rows holds no text": lambda c: attached_call(c, lambda m: go_on(m, c.base()(IDS).past_key_values)),
-    "resize the base model before": lambda c: moved(c.base()).resize_token_embeddings(120),
     "another thread has attached": lambda c: attached_call(c, lambda m: in_a_thread(lambda: m(IDS))),
     "call attach and the model in one thread": lambda c: attached_call(c, lambda m: streamed_elsewhere(c, m)),
     "attached cannot be copied or pickled": lambda c: attached_call(c, copy.deepcopy),

@@ -162,15 +162,6 @@ class DynaRuleModel(BaseTuner):
             )
         yield
 
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, *args: Any, **kwargs: Any) -> Any:
-        """Resize the base's, unless rows of its vocabulary are an adapter's."""
-        if any(getattr(config, "trainable_token_indices", None) for config in self.peft_config.values()):
-            raise ValueError(
-                f"the vocabulary has rows that belong to the adapter ({SEARCH_TOKEN}), and is not resized with them; "
-                "resize the base model before the adapter is made or loaded"
-            )
-        return cast(Any, self.model).resize_token_embeddings(new_num_tokens, *args, **kwargs)
-
     def _cast_adapter_dtype(self, adapter_name: str, autocast_adapter_dtype: bool = True) -> None:
         """Stay in the base model's dtype, which attention reads without a cast."""
 

@@ -13,7 +13,8 @@ ROOM = 128
 """Tokens that a growing cache has room for beyond its text whenever it is copied."""
 _CONTEXT = 8  # tokens before the new ones of a running text
 
-# What reorders rows, reads other tokens in between or takes tokens back, and the value that does not.
+# What reorders rows, reads other tokens in between or takes tokens back, and the value that does not; transformers
+# itself refuses what it keeps on the Hub (contrastive search, DoLa, constrained beams).
 SINGLE_PASS: dict[str, Any] = {
     "num_beams": 1,
     "use_cache": True,
@@ -22,11 +23,7 @@ SINGLE_PASS: dict[str, Any] = {
     "assistant_early_exit": None,
     "prompt_lookup_num_tokens": None,
     "use_mtp": False,
-    "penalty_alpha": None,
     "prefill_chunk_size": None,
-    "dola_layers": None,
-    "constraints": None,
-    "force_words_ids": None,
     "custom_generate": None,
     "token_healing": False,
 }
