@@ -66,8 +66,6 @@ def support_curve(
     Point(least=0.4, coverage=0.6666666666666666, accuracy=1.0, answered=1.0)
     """
     ranked = sorted(zip(supports, right, unknown, strict=True))
-    if not ranked:
-        raise ValueError("no answers to choose a support by")
     points = []
     for refused in range(len(ranked) + 1):
         below, above = (ranked[at][0] if 0 <= at < len(ranked) else None for at in (refused - 1, refused))
