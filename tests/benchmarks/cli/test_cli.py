@@ -1,7 +1,6 @@
 import errno
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -48,9 +47,8 @@ def test_run_prints_a_table_and_writes_a_page(quick, tmp_path):
     assert "11 questions (11 sub-tasks, split mini, 1 per sub-task, folds" in " ".join(result.stdout.split())
     assert "Symbolic solver" in (tmp_path / "quick.html").read_text()
     assert "22/22" in result.stderr
-    assert re.search(r"22 samples took \d+\.\d\d CPU-hours", result.stderr)
     again = rwbench("run", quick, "--scale", "tiny", "--limit", 1, "--out", tmp_path)
-    assert "0 samples" in again.stderr and "CPU-hours" not in again.stderr
+    assert "0 samples" in again.stderr
     assert again.stdout == result.stdout
 
 

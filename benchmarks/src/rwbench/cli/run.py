@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..backends import Backend
     from ..run.data import DataSource
     from ..run.folder import Plan
-    from ..score.results import Results
 
 
 def run(
@@ -74,13 +73,14 @@ def run(
 
     Example: rwbench run smoke --limit 5
     """
+    from ruleworld_data.io import Progress
     from ruleworld_data.spec import VERSIONS, Dials, check_name
 
     from ..backends.local import DEVICE
     from ..recipes import Options, parse_sizes, recipes
     from ..run.data import DataSource
     from ..run.folder import make_plan
-    from ..run.runner import usable
+    from ..run.runner import run_all, usable
     from ..spec import REPRESENTATIONS, usual_version
 
     made = recipes.get(recipe)
@@ -122,7 +122,8 @@ def run(
             typer.echo(json.dumps({"runs": [], "skipped": skipped, "report": None}))
         raise typer.Exit(2 if skipped else 0)
     with _resumable():
-        results = _run_plans(plans, source, jobs)
+        with Progress("samples", sum(plan.left for plan in plans)) as progress:
+            results = run_all(plans, source, jobs, progress)
         page = write_page(results, out, _command(), skipped, recipe=made.name)
     show_results(results, page, as_json, skipped)
 
@@ -163,21 +164,6 @@ def _backend(
     from ..backends.endpoint import Endpoint
 
     return Endpoint.of(name, endpoint, version, temperature=temperature)
-
-
-def _run_plans(plans: Sequence[Plan], source: DataSource, jobs: int) -> list[Results]:
-    from ruleworld_data.io import Progress
-
-    from ..run.runner import run_all
-
-    left = sum(plan.left for plan in plans)
-    with Progress("samples", left) as progress:
-        results = run_all(plans, source, jobs, progress)
-    if left:
-        used = os.times()  # of this process and those that it started
-        seconds = used.user + used.system + used.children_user + used.children_system
-        typer.echo(f"{left:,} samples took {seconds / 3600:.2f} CPU-hours", err=True)
-    return results
 
 
 def _show_plans(plans: Sequence[Plan], source: DataSource, skipped: list[str], as_json: bool) -> None:
