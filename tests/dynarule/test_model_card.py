@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 
 from dynarule.model_card import model_card
 from dynarule.training.recipe import Recipe, paper_recipe
@@ -59,7 +59,7 @@ def test_it_says_data_seeds_steps_recipe_and_results():
     assert table["`<search>`"] == "behind the header of each step but the first"
     premise = model_card(replace(INFO, search_place="premise"), recipe, FACTS, [TRAINED])
     assert "| `<search>` | behind the premise of each rule that a step applies |" in premise
-    values = json.loads(json.dumps(recipe.to_dict()))
+    values = json.loads(json.dumps(asdict(recipe)))
     for f in fields(Recipe):
         assert json.loads(re.match("`(.*?)` ", table[f"`{f.name}`"])[1]) == values[f.name], f.name
     assert ["100", "0.100", "3.000", "2.000"] in rows(card) and ["300", "0.300", "1.000", "2.000"] in rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -40,7 +41,7 @@ def model_card(
     name = config.base_model_name_or_path or ""
     finding = not isinstance(recipe, Recipe)
     measured = [entry for entry in history if ("recall" if finding else "eval_lm_loss") in entry]
-    values, said = recipe.to_dict(), get_type_hints(type(recipe), include_extras=True)
+    values, said = asdict(recipe), get_type_hints(type(recipe), include_extras=True)
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         version=__version__,

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -247,7 +247,7 @@ def test_a_recipe_that_cannot_be_is_refused():
 def test_recipes_come_back_from_json_and_configuration_files_come_with_the_package(quick):
     recipe = quick(pool_size=(8, 20), additions={"sorted_batches": {}, "muon": {}})
     assert recipe.additions == {"muon": {"value_rate": 1.0}, "sorted_batches": {}}
-    assert Recipe(**json.loads(json.dumps(recipe.to_dict()))) == recipe
+    assert Recipe(**json.loads(json.dumps(asdict(recipe)))) == recipe
     launch = yaml.safe_load(recipe_file("accelerate_zero2_offload.yaml").read_text())
     # Anything else here than what the Trainer finds out itself, and it stops with "mismatches".
     assert launch["deepspeed_config"]["gradient_accumulation_steps"] == "auto"

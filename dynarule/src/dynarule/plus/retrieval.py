@@ -54,15 +54,11 @@ class RetrievalRecipe:
 
     def __post_init__(self) -> None:
         positive = {"max_steps", "batch_size", "temperature", "evaluate_every"}
-        check_fields(self, self.to_dict().keys() - positive)
+        check_fields(self, asdict(self).keys() - positive)
         if self.free_rate != 1 and not self.look_up:
             raise ValueError(
                 f"free_rate is of what is learned beside the text's own words; set look_up, got {self.free_rate!r}"
             )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
 
 
 def train_retrieval(
@@ -161,7 +157,7 @@ def train_retrieval(
             "rules": len(bank),
             "families": families,
         }
-        summary = {"recipe": recipe.to_dict(), "log": log}
+        summary = {"recipe": asdict(recipe), "log": log}
         write_whole(folder / "retrieval.json", json.dumps(summary, indent=1) + "\n")
         write_whole(folder / CARD, model_card(config, recipe, facts, log))
         (folder / STATE).unlink()

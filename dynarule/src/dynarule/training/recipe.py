@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -34,6 +34,8 @@ What finds stays as it is. ``whiten``: projections learn for embeddings that var
 @dataclass(frozen=True)
 class Recipe:
     """How one stage is trained: the paper's settings, and `ADDITIONS` that are not.
+
+    ``Recipe(**values)`` reads what ``dataclasses.asdict`` makes of one, through JSON as well.
 
     The defaults are the paper's second stage of DynaRule; see `paper_recipe` for the others.
 
@@ -90,10 +92,6 @@ class Recipe:
     def searches(self) -> bool:
         """Whether the target text has ``<search>`` in its steps."""
         return self.method == "dynarule" and (self.stage == 2 or self.steps is not None)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON values; ``Recipe(**values)`` reads them."""
-        return asdict(self)
 
 
 def _with_defaults(additions: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:

@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def run_settings(
     for tensor in frozen:
         weights.update(tensor.detach().float().cpu().numpy().tobytes())
     fixed = {"encoder": bank.encoder, "adapter": own, "base": config.base, "data": digest.hexdigest()[:16]}
-    return recipe.to_dict() | fixed | {"frozen": weights.hexdigest()[:16]}
+    return asdict(recipe) | fixed | {"frozen": weights.hexdigest()[:16]}
 
 
 def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool = True) -> str | None:
