@@ -253,12 +253,12 @@ def test_a_rule_is_computed_once_and_the_oldest_is_let_go(rules, tiny_model, tin
     first = states(rules.texts[:3])
     assert states([rules.texts[1]])[0][0] is first[1][0]
     states(rules.texts[3:5])
-    assert len(states) == 4
+    assert len(states._kept) == 4
     again = states([rules.texts[0]])[0]  # asked for longest ago, so it was let go
     assert again[0] is not first[0][0] and near(again[0], first[0][0])
     assert states([rules.texts[1]])[0][0] is first[1][0]
     states(["\n".join(rules.texts[5:8])])  # three rules as one text let three go
-    assert len(states) == 2
+    assert len(states._kept) == 2
 
 
 @torch.no_grad()

@@ -115,9 +115,6 @@ class RuleStates:
         full = {*(getattr(config, "layer_types", None) or ())} == {"full_attention"}
         self._whole = full or getattr(config, "sliding_window", None) is None  # a window masks by itself
 
-    def __len__(self) -> int:
-        return len(self._kept)
-
     def __call__(self, texts: Sequence[str]) -> list[States]:
         """Return the states of rules, computing those that are not at hand in one forward."""
         new = [text for text in dict.fromkeys(texts) if text not in self._kept]

@@ -65,9 +65,7 @@ class TokenMemory(PlusMemory):
         layer = self.config.confidence_layer
         assert layer is not None  # the configuration says so
         self.layer = layer
-        if states is None:  # an empty one is false
-            states = RuleStates(self.adapter.model, tokenizer)
-        self.states = states
+        self.states = states or RuleStates(self.adapter.model, tokenizer)
         self._decoder = self.adapter.model.get_decoder()
         self._below = first_layers(self._decoder, layer)
         self._unread: list[tuple[Tensor, Tensor]] = []  # ids and positions of tokens since the last search
