@@ -143,9 +143,9 @@ class RuleBank:
         return cls.from_texts(*given, premises=rules.premises, **settings)
 
     @classmethod
-    def from_file(cls, path: str | PathLike[str], encode: Encode, **columns: Any) -> RuleBank:
-        """Embed the rules of a file; ``columns`` name those of a table, see `dynarule.bank.read_rules`."""
-        return cls.from_rules(read_rules(path, **columns), encode)
+    def from_file(cls, path: str | PathLike[str], encode: Encode) -> RuleBank:
+        """Embed the rules of a file, see `dynarule.bank.read_rules`."""
+        return cls.from_rules(read_rules(path), encode)
 
     def save(self, folder: str | PathLike[str], overwrite: bool = False) -> None:
         """Write the bank as a folder, whole or not at all; one that holds anything but a bank is refused."""

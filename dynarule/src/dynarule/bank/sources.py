@@ -105,22 +105,18 @@ def make_rules(
     return Rules(texts, made, names)
 
 
-def read_rules(
-    path: str | PathLike[str], text: str | None = None, conclusion: str | None = None, id: str | None = None
-) -> Rules:
+def read_rules(path: str | PathLike[str]) -> Rules:
     """Read rules from a file, by its ending.
 
-    ``.parquet``, ``.csv`` and ``.tsv`` are tables, the first line of the latter names the columns. Any other file is
-    text with one rule per line. Blank lines are skipped; where no column has ids, they are line numbers from 1 (rows
-    of parquet: from 0).
+    ``.parquet``, ``.csv`` and ``.tsv`` are tables, the first line of the latter names the columns: ``nl``, ``rule`` or
+    ``text``; ``conclusion_<text>`` or ``conclusion``, else the conclusions are found in the rules; ``id``. In a column
+    ``premise`` of a .csv or .tsv, what is not empty counts. Any other file is text with one rule per line. Blank lines
+    are skipped; where no column has ids, they are line numbers from 1 (rows of parquet: from 0).
 
     Parameters
     ----------
     path : path
         The file; of parquet also several, as ``rules/train-*.parquet``.
-    text, conclusion, id : str, optional
-        Columns of a table. None: ``nl``, ``rule`` or ``text``; ``conclusion_<text>`` or ``conclusion``, else the
-        conclusions are found in the rules; ``id``. In a column ``premise`` of a .csv or .tsv, what is not empty counts.
 
     Raises
     ------
@@ -137,9 +133,10 @@ def read_rules(
     if suffix in _NO_TEXT:
         raise ValueError(f"{path} is no list of rules; {expected}: dynarule book new BOOK --from {path}")
     if suffix == ".parquet":
-        usual = {text, conclusion, id, "id", *_TEXT_COLUMNS}  # a table of millions of rules has others
+        # a table of millions of rules has other columns
+        usual = "id", *_TEXT_COLUMNS
         table = read_parquet(
-            several, lambda name: {name, name.lower()} & usual or name.lower().startswith("conclusion")
+            several, lambda name: name.lower() in usual or name.lower().startswith("conclusion")
         ).to_pydict()
     elif suffix in (".csv", ".tsv"):
         table = _read_cells(path)
@@ -150,22 +147,20 @@ def read_rules(
             "id": [number for number, line in lines if line],
         }
 
-    def column(use: str, name: str | None, usual: Sequence[str]) -> str | None:
-        if name is None:
-            name = next((name for known in usual for name in table if name.lower() == known), None)
-        if name not in table and (name or use == "text"):
-            raise ValueError(
-                f"no column {name or usual[0]!r} for {use}; the columns of {path} are {list(table)}: pass {use}=<one "
-                "of them> (the first line of a .csv or .tsv names them, such as rule,conclusion)"
-            )
-        return name
+    def column(*usual: str) -> str | None:
+        return next((name for known in usual for name in table if name.lower() == known), None)
 
-    text = column("text", text, _TEXT_COLUMNS) or ""
+    text = column(*_TEXT_COLUMNS)
+    if text is None:
+        raise ValueError(
+            f"no column of {path} is called {', '.join(_TEXT_COLUMNS)}, only {list(table)} (the first line of a .csv "
+            f"or .tsv names them, such as rule,conclusion): dynarule book new BOOK --from {path} --text COLUMN"
+        )
     if not table[text]:
         raise ValueError(f"{path} holds no rules; expected one per line")
-    others = column("conclusion", conclusion, (f"conclusion_{text}", "conclusion")), column("id", id, ("id",))
+    others = column(f"conclusion_{text}", "conclusion"), column("id")
     conclusions, ids = (None if name is None else table[name] for name in others)
-    premise = column("premise", None, ("premise",)) if suffix != ".parquet" else None
+    premise = column("premise") if suffix != ".parquet" else None
     if premise is None:
         return make_rules(table[text], conclusions, ids)
     # a person edits these cells, and clears those that are to be found anew
