@@ -132,7 +132,7 @@ def test_a_full_disk_says_so(quick, tmp_path, monkeypatch, writing):
         patch.setattr(writing, full)
         patch.setattr(sys, "argv", ["rwbench", *map(str, words)])
         result = rwbench(*words)
-    told = f"the disk is full; finished samples are kept. To go on: rwbench run {quick} --scale tiny"
+    told = f"No space left on device; finished samples are kept. To go on: rwbench run {quick} --scale tiny"
     assert result.exit_code == 1 and told in result.stderr
     assert rwbench(*words).exit_code == 0
     monkeypatch.setattr("ruleworld_data.io.write_whole", full)

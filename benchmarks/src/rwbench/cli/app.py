@@ -13,7 +13,7 @@ from ..leaderboard.cli import app as leaderboard
 from .models import book, models
 from .report import compare, report
 from .run import run
-from .shared import BenchCommands, JsonFlag, disk_error
+from .shared import BenchCommands, JsonFlag, printable
 from .trace import trace
 
 app = typer.Typer(
@@ -81,4 +81,4 @@ def main() -> None:
     except OSError as error:
         # Most likely of stdout, which Python would try to write once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        sys.exit(f"error: {disk_error(error)}")
+        sys.exit(f"error: {printable(str(error))}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .report import show_results, write_page
-from .shared import JsonFlag, disk_error, printable
+from .shared import JsonFlag, printable
 
 if TYPE_CHECKING:
     from ..backends import Backend
@@ -141,7 +141,7 @@ def _resumable() -> Iterator[None]:
     except (FileNotFoundError, FileExistsError):
         raise
     except (GoneError, OSError) as error:
-        why = f"error: {disk_error(error) if isinstance(error, OSError) else error}"
+        why = f"error: {printable(str(error))}"
     typer.echo(f"{why}; finished samples are kept. To go on: {_command()}", err=True)
     raise typer.Exit(1)
 

@@ -1,6 +1,5 @@
 """What `rwbench`'s commands share: options, and how a user's mistake is reported."""
 
-import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,11 +25,6 @@ class BenchCommands(TyperGroup):
 
             typer.echo(f"error: {printable(in_words(error))}", err=True)
             raise typer.Exit(2) from None
-
-
-def disk_error(error: OSError) -> str:
-    """Return what is wrong with the disk in words."""
-    return "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else printable(str(error))
 
 
 def printable(text: str) -> str:
