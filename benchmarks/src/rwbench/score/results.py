@@ -211,8 +211,6 @@ def pack(results: Sequence[Results], folder: Path, to: Path) -> int:
     The same runs give the same bytes. A ValueError if the samples of a run are missing, or ``to`` holds other runs or
     lies in ``folder``.
     """
-    if is_packed(folder):
-        raise ValueError(f"{folder} is packed already; give the folder of its runs, or copy it as it is")
     if folder.resolve() in to.resolve().parents:
         raise ValueError(
             f"{to} lies in {folder}, so a later report of {folder} would count every run twice; choose a folder outside"
