@@ -209,12 +209,25 @@ def test_a_base_is_known_by_its_weights_in_any_dtype(tiny_model, tmp_path):
     PeftModel.from_pretrained(other(), tmp_path)  # converted without a hash: its shape is all that is known
 
 
-def test_weights_of_another_shape_are_not_loaded(tiny_model, tmp_path):
-    RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH, confidence_layer=2, every=2)).save(tmp_path)
-    adapter = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH, confidence_layer=2))
+SETTINGS = {
+    "encoder": ({"encoder": "minilm@1"}, {"encoder": "mpnet@2"}),
+    "every": ({"every": 2}, {}),  # the file lacks layers, which would stay as they were made
+    "confidence_layer": ({"confidence_layer": 1}, {}),
+    "update_scope": ({"update_scope": "none"}, {}),
+    "search_heads": ({"search_heads": 2}, {"search_heads": 3}),
+    "lookahead": ({"search_heads": 2, "reading": "tokens"}, {"search_heads": 2, "lookahead": 1}),
+}
+
+
+@pytest.mark.parametrize(("name", "two"), SETTINGS.items(), ids=SETTINGS)
+def test_weights_of_another_setting_are_not_loaded(name, two, tiny_model, tmp_path):
+    theirs, ours = (dynarule_config(WIDTH, **({"confidence_layer": 2} | changes)) for changes in two)
+    RuleAdapter(tiny_model("qwen2"), theirs).save(tmp_path)
+    adapter = RuleAdapter(tiny_model("qwen2"), ours)
     before = {name: value.clone() for name, value in adapter.named_parameters()}
-    with pytest.raises(ValueError, match="is missing, unknown or of another shape"):
-        adapter.load(tmp_path)  # the file lacks layers, which would stay as they were made
+    values = [getattr(config, name, None) for config in (theirs, ours)]
+    with pytest.raises(ValueError, match=f"with {name} {values[0]!r}, this adapter has {values[1]!r}"):
+        adapter.load(tmp_path)
     assert all(torch.equal(value, before[name]) for name, value in adapter.named_parameters())
 
 

@@ -33,6 +33,9 @@ LEFT_OPEN = "encoder", "search_token", "search_cues", "curve", "min_support"
 """Settings that say nothing in a fresh adapter; training and measuring fill them in."""
 NOTED = {f.name for f in fields(PeftConfig)} | {"base", "trainable_token_indices", "curve", "min_support"}
 """What a file says besides how its weights are read."""
+SEARCHED_WITH = {"encoder", "encoder_dim", "confidence_layer", "lookahead"} | {
+    f"search_{part}" for part in ("heads", "offsets", "tail")
+}
 LARGEST_WEIGHT = torch.finfo(torch.float16).max
 """Trained weights are hundreds at most; larger ones overflow in halves, and swamp the text in any dtype."""
 
@@ -244,13 +247,13 @@ class RuleAdapter(nn.Module):
             )
         return {} if next(iter(self._blocks.values())).disable_adapters else self._projections
 
-    def train_search(self, row: int) -> list[nn.Parameter]:
+    def train_search(self, row: int, token: str = SEARCH_TOKEN) -> list[nn.Parameter]:
         """Return the trainable rows of ``<search>``, input and, where untied, output; they start from the base's.
 
         ``row`` is its id, of `dynarule.prepare_search`.
         """
         if self.config.trainable_token_indices is None:
-            self._add_rows(token_rows(self.model, row), SEARCH_TOKEN)
+            self._add_rows(token_rows(self.model, row), token)
         return [rows for name, rows in self.model.named_parameters() if self._is_row(name)]
 
     def _is_row(self, parameter: str) -> bool:
@@ -291,18 +294,26 @@ class RuleAdapter(nn.Module):
         Raises
         ------
         FileNotFoundError, ValueError
-            If it is no adapter, or one of another base or shape.
+            If it is no adapter, or one of another base, shape or setting, with which its weights mean something else.
         """
         config, own = _local_config(folder), self.config
         base = BaseModel(**config.base or {})
         base.check(self.model, config.base_model_name_or_path or "")
-        alike = getattr(own, "reading", "vector") == getattr(config, "reading", "vector")
+        ours, theirs = own.to_dict(), config.to_dict()
+        alike = ours.get("reading", "vector") == theirs.get("reading", "vector")
+        for name in sorted((ours.keys() | theirs.keys()) - NOTED if alike else SEARCHED_WITH):
+            mine, other = ours.get(name), theirs.get(name)
+            if mine != other and (name not in LEFT_OPEN or (mine and other)):
+                raise ValueError(
+                    f"{folder} was trained with {name} {other!r:.90}, this adapter has {mine!r:.90}; take the file's "
+                    "settings (dynarule.load_adapter does), or load an adapter that was trained with these"
+                )
         if config.trainable_token_indices is not None and own.trainable_token_indices is None:
             self._add_rows(config.trainable_token_indices, config.search_token)
         if alike:
             own.check_weights(Path(folder) / WEIGHTS_FILE, base)
         for name in LEFT_OPEN if alike else ("encoder",):
-            setattr(own, name, getattr(config, name) or getattr(own, name))
+            setattr(own, name, theirs[name] or ours[name])
         set_peft_model_state_dict(self.model, load_peft_weights(str(folder), device="cpu"), self.name)
         self.check_finite()
 

@@ -1,6 +1,7 @@
-"""Tables as Markdown and on a terminal: each cell is its run's."""
+"""Tables as Markdown and on a terminal: each cell is its run's; the headline."""
 
 import json
+import re
 from statistics import fmean
 
 import pytest
@@ -10,7 +11,7 @@ from rwbench.recipes import Options
 from rwbench.report.page import render_page
 from rwbench.report.rows import mistakes
 from rwbench.report.setting import settings
-from rwbench.report.tables import interval, markdown_table, percent, terminal_table
+from rwbench.report.tables import headline, interval, markdown_table, percent, terminal_table
 from rwbench.retrievers.bm25 import BM25
 from rwbench.run.books import BookSource
 from rwbench.run.runner import run_spec
@@ -57,6 +58,29 @@ def test_every_cell_is_that_of_its_run_and_one_that_failed_is_marked(committed):
         )
         assert f"{percent(exact)} ±" in terminal_table(setting)
     assert not left and text.count("*") == 2 and "; * without questions that failed; " in text
+
+
+def test_the_headline_has_the_best_and_the_floor(searches):
+    sentence = headline(*settings(searches))
+    assert sentence.startswith("With 1,000 rules, BM25 ranks ") and "Random rules (floor)" in sentence
+    value = searches[3]["metrics"]["recall@1"]["macro"]["value"]  # NL, 1,000 rules
+    assert f"{percent(value)} % (NL)" in sentence
+
+
+@pytest.mark.parametrize("folder", ["arena", "held_out_550"])
+def test_the_headline_names_the_plain_method_and_no_ablation_or_second_training(folder, committed):
+    """`make demo` once said of DynaRule+ what it has without its look-ahead."""
+    runs = committed(folder)
+    text = headline(*settings(runs))
+    row = re.search(r"(?:^|\. )DynaRule\+([^.]*?) (?:gets|answers) ([\d.]+) % \(FOL\)", text)
+    plain = [
+        run
+        for run in runs
+        if run["method"]["label"] == "DynaRule+, tiny"
+        and (run["spec"]["representation"], run["spec"]["pool_size"]) == ("fol", 10_000)
+    ]
+    assert row is not None and "," not in row[1].replace(", tiny", "")
+    assert row[2] == percent(plain[0]["metrics"]["exact_match"]["macro"]["value"])
 
 
 @pytest.fixture

@@ -51,3 +51,20 @@ def test_parts_in_any_order_end_with_the_same_results(whole, tmp_path):
     command(tmp_path)
     assert results(tmp_path) == whole and len(whole) > 1
     assert {path: path.read_bytes() for path in made} == made  # the last command asks only what is missing
+
+
+def test_tasks_of_a_cluster_run_in_folders_of_their_own_and_end_with_the_same_results(
+    whole, tmp_path, monkeypatch
+):
+    def elsewhere(address, work, units, progress):
+        (tmp_path / "node").mkdir()
+        with monkeypatch.context() as node:
+            node.chdir(tmp_path / "node")
+            for number in range(1, units + 1):
+                work(number, units)
+                progress(number, units)
+
+    monkeypatch.setattr("ruleworld_data.io.run_on_ray", elsewhere)
+    monkeypatch.chdir(tmp_path)
+    command("runs", "--ray", "auto")
+    assert results(tmp_path / "runs") == whole and len(whole) > 1

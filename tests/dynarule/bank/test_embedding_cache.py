@@ -1,9 +1,7 @@
-"""Embeddings on disk: no text is encoded twice, by any process."""
+"""Embeddings on disk: no text is encoded twice, by any process, and what was damaged is encoded again."""
 
 import multiprocessing
 import shutil
-import sqlite3
-from contextlib import closing
 
 import pytest
 import torch
@@ -78,20 +76,19 @@ def test_a_bounded_cache_forgets_the_oldest(tmp_path):
     assert torch.equal(cache(["a"]), rows[:1]) and encode.seen[3:] == ["a"]
 
 
-def test_a_damaged_file_is_named(tmp_path):
-    cache = EmbeddingCache(Counting(), tmp_path)
-    cache(["a", "b"])
-    for damaged in (cache.path.read_bytes()[:1000], b"no database at all" * 1000):
+def test_a_damaged_embedding_is_encoded_again_and_a_damaged_file_is_named(tmp_path):
+    texts = [letter * 100 for letter in "abcdefghij"]
+    cache, encode, healed = (EmbeddingCache(Counting(), tmp_path) for _ in range(3))
+    expected = cache(texts)
+    data = bytearray(cache.path.read_bytes())
+    data[data.index(torch.tensor([100.0, 98.0]).numpy().tobytes()) + 2] ^= 64  # of "b" * 100
+    cache.path.write_bytes(bytes(data))
+    with pytest.warns(UserWarning, match="encoding 1 texts again that are damaged in"):
+        assert torch.equal(encode(texts), expected)
+    assert encode.encode.seen == ["b" * 100]
+    assert torch.equal(healed(texts), expected) and healed.encode.seen == []
+    for damaged in (bytes(data[: len(data) // 2]), b"no database at all" * 1000):
         cache.path.write_bytes(damaged)
         with pytest.raises(OSError, match=r"cannot read the embedding cache .* delete it"):
-            cache(["a"])
+            cache(texts)
         assert cache.path.read_bytes() == damaged
-
-
-def test_a_cache_of_an_older_version_is_read_and_written(tmp_path):
-    """Its rows have a third column."""
-    cache = EmbeddingCache(Counting(), tmp_path)
-    rows = cache(["a"])
-    with closing(sqlite3.connect(cache.path)) as database, database:
-        database.execute("ALTER TABLE embeddings ADD COLUMN checksum INTEGER")
-    assert torch.equal(cache(["a", "b"])[:1], rows) and cache.encode.seen == ["a", "b"]

@@ -76,10 +76,10 @@ def show_results(results: list[Results], page: Path, as_json: bool, skipped: lis
         typer.echo(json.dumps({"runs": results, "skipped": skipped, "report": str(page)}))
     else:
         from ..report.setting import settings
-        from ..report.tables import terminal_table
+        from ..report.tables import headline, terminal_table
 
         for setting in settings(results):
-            typer.echo(printable(terminal_table(setting)))
+            typer.echo(printable(f"{terminal_table(setting)}\n{headline(setting)}"))
         typer.echo(f"page: {page}")
     if failed:
         typer.echo(f"{failed} questions failed, see 'error' in samples.jsonl; run again to retry", err=True)

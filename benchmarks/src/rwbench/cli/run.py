@@ -64,6 +64,7 @@ def run(
     encoder: Annotated[str, typer.Option(help="Of dense retrieval: minilm, a folder or a name.")] = "minilm",
     out: Annotated[Path, typer.Option(help="Folder of run folders.")] = Path("runs"),
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time, one process each.")] = 1,
+    ray: Annotated[str, typer.Option(metavar="ADDRESS", help="Runs as tasks of a Ray cluster.")] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show runs, samples left and the first prompt; run nothing.")
     ] = False,
@@ -80,7 +81,7 @@ def run(
     from ..recipes import Options, parse_sizes, recipes
     from ..run.data import DataSource
     from ..run.folder import make_plan
-    from ..run.runner import run_all, usable
+    from ..run.runner import run_all, run_on_cluster, usable
     from ..spec import REPRESENTATIONS, usual_version
 
     made = recipes.get(recipe)
@@ -122,7 +123,9 @@ def run(
             typer.echo(json.dumps({"runs": [], "skipped": skipped, "report": None}))
         raise typer.Exit(2 if skipped else 0)
     with _resumable():
-        with Progress("samples", sum(plan.left for plan in plans)) as progress:
+        if ray:
+            run_on_cluster(plans, source, ray)  # what follows finds all of them finished
+        with Progress("samples", 0 if ray else sum(plan.left for plan in plans)) as progress:
             results = run_all(plans, source, jobs, progress)
         page = write_page(results, out, _command(), skipped, recipe=made.name)
     show_results(results, page, as_json, skipped)

@@ -1,4 +1,4 @@
-"""From results to one HTML page that works from disk and loads nothing: figures and tables."""
+"""From results to one HTML page that works from disk and loads nothing: sentences, figures and tables."""
 
 from base64 import b64encode
 from collections.abc import Callable, Sequence
@@ -15,6 +15,7 @@ from ..score.samples import OUTCOMES
 from . import rows
 from .figures import STYLE, by_size, drawn
 from .setting import Setting, settings
+from .tables import headline
 
 
 def render_page(results: Sequence[Results], title: str, command: str, skipped: Sequence[str] = ()) -> str:
@@ -49,6 +50,7 @@ def _section(setting: Setting) -> dict[str, Any]:
     frames = {title: rows.run_table(setting, cells) for title, cells in tables.items()}
     return {
         "title": setting.title(),
+        "headline": headline(setting),
         "figure": svg and f"data:image/svg+xml;base64,{b64encode(svg).decode()}",
         "tables": [(title, _html(frame)) for title, frame in frames.items() if not frame.empty],
         "failed": sum(run["n"]["failed"] for run in setting.runs),

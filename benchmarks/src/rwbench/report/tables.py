@@ -1,4 +1,4 @@
-"""The results of a setting as one pandas frame in the report's order, and as text and as Markdown."""
+"""The results of a setting as one pandas frame in the report's order, and as text, Markdown and sentences."""
 
 from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
@@ -6,14 +6,17 @@ from textwrap import fill
 import pandas as pd
 
 from ..score.results import Estimate, Results
-from .setting import ANSWERS, MAIN_METRIC, Line, Setting, macro
+from .setting import ANSWERS, FLOORS, MAIN_METRIC, Line, Setting, macro
 
 CAPTIONS = {ANSWERS: "Exact match in %", "recall@1": "Recall@1 in % (K = number of gold rules)"}
 """What a table's numbers are, by lead metric."""
+DOES = {ANSWERS: "answers {} of the sub-questions rightly", MAIN_METRIC: "ranks {} of the gold rules on top"}
 STRICT = "strict_match"
 FOUND_FIRST = (f"step_{MAIN_METRIC}", MAIN_METRIC)
 """How often the needed rule came first: at each step where a method searches at each, else in its one search."""
 MISSING = "-"
+OURS = "dynarule-plus"
+"""Key of the method that a headline names beside the best."""
 
 
 def percent(value: float) -> str:
@@ -111,3 +114,33 @@ def terminal_table(setting: Setting) -> str:
 def failure_note(runs: Iterable[Results]) -> str:
     """Return what a star behind a number means, where a run has one: the end of a caption."""
     return "; * without questions that failed" if any(run["n"]["failed"] for run in runs) else ""
+
+
+def headline(setting: Setting) -> str:
+    """Return the best method and DynaRule+ on the largest pools, with floors and ceilings, in a few sentences."""
+    size = setting.sizes[-1]
+    shares: dict[str, str] = {}
+    for line in setting.lines:
+        values = {
+            form.upper(): percent(estimate["value"])
+            for form in setting.representations
+            if (run := line.runs.get((form, size))) and (estimate := macro(run, setting.lead))
+        }
+        if values:
+            shares[line.label] = " and ".join(f"{value} % ({form})" for form, value in values.items())
+    shown = [line for line in setting.lines if line.label in shares]
+    contenders = [line for line in shown if not line.is_reference]
+    references = sorted((line for line in shown if line.is_reference), key=lambda line: line.key in FLOORS)
+    sentences = []
+    if contenders:
+        best = contenders[0]
+        # Several runs of one method are told apart by what their labels add: the plain one speaks for it.
+        plus = [line for line in contenders if line.key == OURS]
+        ours = min(plus, key=lambda line: line.label.count(","), default=best)
+        does = DOES[setting.lead].format(shares[best.label])
+        sentences.append(f"With {size:,} rules, {best.label} {does}.")
+        if best != ours:
+            sentences.append(f"{ours.label} gets {shares[ours.label]}.")
+    if references:
+        sentences.append("; ".join(f"{line.label} {shares[line.label]}" for line in references) + ".")
+    return " ".join(sentences)

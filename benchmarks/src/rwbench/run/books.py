@@ -38,6 +38,7 @@ class BookSource(DataSource):
                 f"no {QUESTIONS_FILE} in {folder}: a question and its answers a line; for drafts to correct type: "
                 f"dynarule book questions {folder}"
             )
+        folder = folder.absolute()  # tasks of a cluster run in folders of their own
         name = re.sub(r"\W+", "_", folder.resolve().name).strip("_").lower() or "book"
         rows = cls(folder=folder, books=(name,))._questions(name)
         # what may be refused is scored by what is refused, too

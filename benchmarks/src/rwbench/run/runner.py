@@ -1,7 +1,8 @@
 """From a spec to a run folder: ``spec.json``, then ``samples.jsonl`` line by line, then ``results.json``.
 
 Killing the process at any byte costs at most the question in flight: running the same spec again asks only
-what is missing and ends with the same results. The runs of a recipe go one after another or in several processes.
+what is missing and ends with the same results. The runs of a recipe go one after another, in several processes, or on
+a cluster.
 """
 
 import os
@@ -123,6 +124,23 @@ def run_all(plans: Sequence[Plan], source: DataSource, jobs: int, progress: Prog
             for number in range(futures[future].left):
                 progress.step(failed=number < failed)
     return [future.result() for future in futures]
+
+
+def run_on_cluster(plans: Sequence[Plan], source: DataSource, address: str) -> None:
+    """Run plans as tasks of a Ray cluster, whose nodes share the folder of runs."""
+    from ruleworld_data.io import run_on_ray
+
+    # Tasks run in folders, and environments, of their own; a key stays in the environment of each node.
+    work = [(plan.spec, plan.folder.parent.absolute()) for plan in plans]
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("_RULEWORLD", "_RWBENCH"))}
+
+    def part(number: int, total: int) -> None:
+        os.environ.update(kept)
+        for spec, out in work[number - 1 :: total]:
+            run_spec(spec, source, out)
+
+    with Progress("shards") as progress:
+        run_on_ray(address, part, len(work), progress.update)
 
 
 def _ask(method: Method, pools: Sequence[Pool], done: Collection[str], spec: RunSpec) -> Iterator[Sample]:

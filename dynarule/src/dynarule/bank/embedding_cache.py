@@ -2,6 +2,8 @@
 
 import hashlib
 import sqlite3
+import warnings
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from os import PathLike
@@ -18,9 +20,8 @@ Encode = Callable[[Sequence[str]], Tensor]
 """Texts to embeddings (N, P), the document side of a sentence encoder."""
 BLOCK = 16_384  # texts that are encoded together: what shares a batch decides the last bits of an embedding
 
-_TABLE = "CREATE TABLE IF NOT EXISTS embeddings (text BLOB PRIMARY KEY, embedding BLOB)"
-_SELECT = "SELECT text, embedding FROM embeddings"
-_INSERT = "INSERT OR REPLACE INTO embeddings (text, embedding) VALUES (?, ?)"
+_TABLE = "CREATE TABLE IF NOT EXISTS embeddings (text BLOB PRIMARY KEY, embedding BLOB, checksum INTEGER)"
+_SELECT = "SELECT text, embedding, checksum FROM embeddings"
 _FORGET = "DELETE FROM embeddings WHERE rowid <= (SELECT max(rowid) FROM embeddings) - ?"
 _PER_QUERY = 500  # texts: one query each took most of a build's time beside the encoder
 
@@ -69,8 +70,9 @@ def embed(
 class EmbeddingCache:
     """An encoder that remembers on disk.
 
-    One SQLite file per encoder fingerprint holds embeddings (fp32) by the hash of their text. Processes that share
-    a cache take turns encoding, so no text is encoded by two of them.
+    One SQLite file per encoder fingerprint holds embeddings (fp32) by the hash of their text, each with a checksum.
+    Processes that share a cache take turns encoding, so no text is encoded by two of them. A damaged embedding is said
+    and encoded again.
 
     Parameters
     ----------
@@ -145,17 +147,24 @@ class EmbeddingCache:
         known: dict[bytes, np.ndarray] = {}
         if not self.path.is_file():
             return known
-        wanted = list(keys)
+        damaged, wanted = 0, list(keys)
         with self._open("read") as database:
             for start in range(0, len(wanted), _PER_QUERY):
                 part = wanted[start : start + _PER_QUERY]
                 query = f"{_SELECT} WHERE text IN ({','.join('?' * len(part))})"
-                known |= {key: np.frombuffer(row, np.float32) for key, row in database.execute(query, part)}
+                for key, row, checksum in database.execute(query, part):
+                    if {type(key), type(row)} == {bytes} and zlib.crc32(key + row) == checksum:
+                        known[key] = np.frombuffer(row, np.float32)
+                    else:
+                        damaged += 1
+        if damaged:
+            warnings.warn(f"encoding {damaged} texts again that are damaged in {self.path}", stacklevel=3)
         return known
 
     def _write(self, rows: dict[bytes, np.ndarray]) -> None:
+        values = [(key, row.tobytes(), zlib.crc32(key + row.tobytes())) for key, row in rows.items()]
         with self._open("write") as database:
-            database.executemany(_INSERT, [(key, row.tobytes()) for key, row in rows.items()])
+            database.executemany("INSERT OR REPLACE INTO embeddings VALUES (?, ?, ?)", values)
             if self.most is not None:
                 database.execute(_FORGET, (self.most,))
 
@@ -163,6 +172,7 @@ class EmbeddingCache:
     def _open(self, use: str) -> Iterator[sqlite3.Connection]:
         try:
             with closing(sqlite3.connect(self.path, timeout=600)) as database, database:
+                database.text_factory = bytes  # a flipped bit may turn an embedding into a text
                 database.execute(_TABLE)
                 yield database
         except sqlite3.DatabaseError as error:
