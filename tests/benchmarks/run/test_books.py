@@ -52,8 +52,6 @@ def test_a_run_on_the_books_is_found_again_by_its_spec(spec):
     assert source_of(RunSpec.from_dict(other)) == others and others.data != again.data
     with pytest.raises(ValueError, match="sub-task"):
         RunSpec.from_dict(spec.to_dict() | {"subtasks": ["multi_hop_2"]})
-    with pytest.raises(ValueError, match="pools of 39"):
-        pools_of(RunSpec.from_dict(spec.to_dict() | {"pool_size": 39}), BookSource())
 
 
 def test_a_run_of_other_texts_is_refused(spec, monkeypatch):

@@ -89,7 +89,7 @@ def build_pools(spec: RunSpec, split: Mapping[str, Sequence[Question]], rules: R
         wanted = tuple(question for question in members if question.id in chosen)
         if wanted:
             if spec.pool_scope == "world":
-                ids = _all_of(rules, members[0].world_id, spec.pool_size)
+                ids = rules.ids[rules.table["world_id"].to_numpy(zero_copy_only=False) == key]
             else:
                 universe = universes[_key(members[0], "batch", spec.split)] if universes else rules.ids
                 ids = _draw(universe, members, spec.pool_size, spec, spec.pool_scope, key)
@@ -121,17 +121,6 @@ def _key(question: Question, scope: str, split: str) -> int | str:
         return question.index // BATCH_SIZE
     # Only mini names its folds; elsewhere ten questions in table order make one.
     return question.fold if split == "mini" else question.index // FOLD_SIZE
-
-
-def _all_of(rules: RuleTable, world: str, size: int) -> Ids:
-    """Return the ids of a world's rules, ascending."""
-    ids = rules.ids[rules.table["world_id"].to_numpy(zero_copy_only=False) == world]
-    if len(ids) != size:
-        raise ValueError(
-            f'world {world!r} has {len(ids)} rules and the run asks for pools of {size}; with pool_scope="world" '
-            "pool_size is the number of its rules"
-        )
-    return ids
 
 
 def _draw(
