@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from ruleworld_data.io import write_whole
 
-from .setting import ANSWERS, CEILINGS, FLOORS, Line, Setting, macro
+from .setting import ANSWERS, Line, Setting, macro
 
 STYLE = Path(__file__).with_name("templates") / "report.mplstyle"
 """The ten colours of its cycle are at least 17 (CIE 1976) apart for readers with normal, protanopic and deuteranopic
@@ -30,7 +30,7 @@ def competing(setting: Setting) -> list[Line]:
     best: dict[str, Line] = {}
     for line in Setting(tuple(runs)).lines if runs else ():
         is_line = len(setting.sizes) == 1 or max(Counter(form for form, _ in line.runs).values()) > 1
-        if is_line and line.key not in (*CEILINGS, *FLOORS):
+        if is_line and not line.is_reference:
             spec = next(iter(line.runs.values()))["spec"]["method"]
             # a variant that is no seed is a method of its own
             name = f"{spec['name']} {spec.get('variant', '')}" if setting.lead == ANSWERS else line.key

@@ -34,6 +34,11 @@ class Line(NamedTuple):
     label: str
     runs: dict[tuple[str, int], Results]  # by representation and pool size
 
+    @property
+    def is_reference(self) -> bool:
+        """Whether it is a ceiling or a floor, which competes with no method."""
+        return self.key in (*CEILINGS, *FLOORS)
+
 
 @dataclass(frozen=True)
 class Setting:
