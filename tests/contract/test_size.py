@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_167,
-    "dynarule": 13_450,
-    "benchmarks": 10_055,
-    "tests": 19_969,
+    "dynarule": 13_419,
+    "benchmarks": 10_020,
+    "tests": 19_960,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 34_675
+ALL_SOURCE = 34_606
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 63.2
