@@ -8,6 +8,8 @@ import re
 from importlib import resources
 from pathlib import Path
 
+import pytest
+
 FOLDER = Path(str(resources.files("ruleworld_data.world"))) / "vocab"
 
 
@@ -37,3 +39,17 @@ def test_variants_are_plain_words():
         found = rows(name)
         assert len({tuple(row) for row in found}) == len(found)
         assert all(re.fullmatch(word, cell) for row in found for cell in row), name
+
+
+@pytest.mark.parametrize("kind", ["entity", "attribute", "state", "environment"])
+def test_no_variant_has_in_it_what_names_another_thing(kind):
+    """Neither "striped" of a zebra nor "hungry for success": each is the name of something else of its kind."""
+    found = [row[:2] for row in rows("place_variants.tsv")] if kind == "environment" else []
+    found += [row[1:3] for row in rows("variants.tsv") if row[0].startswith(kind)]
+    owners = {name: word for word, variant in found for name in (word, variant)}
+    assert len(found) > 100 and [
+        (word, variant, name)
+        for word, variant in found
+        for name, owner in owners.items()
+        if owner != word and f" {name} " in f" {variant} "
+    ] == []
