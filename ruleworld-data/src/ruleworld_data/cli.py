@@ -250,7 +250,10 @@ def certify(
     from .environments import certify as run
     from .io import write_whole
 
-    made = run(read_config(change or []), instances)
+    config = read_config(change or [])
+    if out:  # before the work, whose result would be lost
+        out.parent.mkdir(parents=True, exist_ok=True)
+    made = run(config, instances)
     if out:
         write_whole(out, json.dumps(made, indent=1) + "\n")
     typer.echo(certificate_text(made))

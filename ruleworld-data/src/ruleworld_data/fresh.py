@@ -78,6 +78,7 @@ def fresh_world(
     check_name("version", version, VERSIONS)
     check_kind("dials", dials, Dials, "Dials(hops=6) or Dials.parse('hops=6')")
     check_kind("sizes", sizes, WorldSizes, "SCALES['tiny'].sizes")
+    check_kind("questions", questions, Mapping, "{'multi_hop_3': 100}")
     for subtask in questions:
         check_subtask("sub-task", subtask, dials)
     for name, value in {"number": number, **questions}.items():

@@ -21,6 +21,7 @@ from .spec import (
     SCALES,
     UNKNOWN,
     WorldSpec,
+    check_kind,
     check_subtask,
     data_version,
 )
@@ -124,6 +125,7 @@ def table(
     ValueError
         For an unknown name, or a range outside the split.
     """
+    check_kind("spec", spec, WorldSpec, "WorldSpec('tiny', 'test')")
     if config != "rules":
         check_subtask("sub-task", config, spec.dials)
         spec = spec.drawn

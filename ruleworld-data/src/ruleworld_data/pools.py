@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
-from .spec import check_count
+from .spec import check_columns, check_count, check_kind
 from .world import Ints, Key, Stream
 
 __all__ = ["pool_rules", "question_pool", "shared_pool"]
@@ -40,10 +40,10 @@ def shared_pool(universe: Ints, gold: Iterable[int], size: int, *key: Key) -> In
         If the pool cannot hold the gold rules, or the world has too few rules, or a gold id is not in the world.
     """
     check_count("size", size)
-    universe = np.asarray(universe, dtype=np.int32)
+    universe = _ids("universe", universe).astype(np.int32)
     if (universe[1:] <= universe[:-1]).any():
         universe = np.unique(universe)
-    wanted = np.unique(np.fromiter(gold, dtype=np.int64))
+    wanted = np.unique(_ids("gold", [*gold]))
     places = np.searchsorted(universe, wanted)
     outside = wanted[universe[np.minimum(places, len(universe) - 1)] != wanted] if len(universe) else wanted
     if len(outside):
@@ -69,6 +69,16 @@ def shared_pool(universe: Ints, gold: Iterable[int], size: int, *key: Key) -> In
     return members[stream.permutation(size)]
 
 
+def _ids(name: str, values: object) -> Ints:
+    """Return rule ids as an array; texts and fractions are none."""
+    ids = np.asarray(values)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise ValueError(
+            f"{name} must be rule ids, as in table('rules', spec)['id'].to_numpy(), got {values!r:.80}"
+        )
+    return ids.astype(np.int64)
+
+
 def question_pool(
     universe: Ints, question_id: str, gold: Iterable[int], size: int, seed: int = 0, world_id: str = ""
 ) -> Ints:
@@ -88,11 +98,14 @@ def pool_rules(rules: pa.Table, pool: Ints | Sequence[int]) -> pa.Table:
     ValueError
         If a pool id is not in the table.
     """
+    check_kind("rules", rules, pa.Table, "table('rules', WorldSpec('tiny'))")
+    check_columns("a rule table", rules.column_names, "id")
     ids = rules.column("id").to_numpy()
     rows = np.searchsorted(ids, pool)
     unknown = np.asarray(pool)[np.append(ids, -1)[rows] != pool]
     if len(unknown):
         raise ValueError(
-            f"rule {unknown[0]} is not in the table of {len(ids):,} rules; take both from the same world and scale"
+            f"rule {unknown[0]} is not in the table of {len(ids):,} rules; take both from the same world and scale, "
+            "and the table in the order of its ids"
         )
     return rules.take(pa.array(rows))

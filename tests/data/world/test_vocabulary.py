@@ -47,9 +47,13 @@ def test_no_variant_has_in_it_what_names_another_thing(kind):
     found = [row[:2] for row in rows("place_variants.tsv")] if kind == "environment" else []
     found += [row[1:3] for row in rows("variants.tsv") if row[0].startswith(kind)]
     owners = {name: word for word, variant in found for name in (word, variant)}
-    assert len(found) > 100 and [
-        (word, variant, name)
-        for word, variant in found
-        for name, owner in owners.items()
-        if owner != word and f" {name} " in f" {variant} "
-    ] == []
+    assert (
+        len(found) > 100
+        and [
+            (word, variant, name)
+            for word, variant in found
+            for name, owner in owners.items()
+            if owner != word and f" {name} " in f" {variant} "
+        ]
+        == []
+    )

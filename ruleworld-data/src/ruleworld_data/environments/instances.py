@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ..prompts import Template, answer_template, with_refusal
 from ..questions import training_text
 from ..scoring import SCORER_VERSION
-from ..spec import check_count
+from ..spec import check_count, check_kind
 from ..text import parse_state
 from .config import EnvConfig
 from .worlds import place_of
@@ -53,6 +53,7 @@ def instance(config: EnvConfig, index: int) -> Instance:
     ValueError
         If the index is not a whole number from 0 on, or the configuration asks for more than a world has.
     """
+    check_kind("config", config, EnvConfig, "EnvConfig(('multi_hop_3',))")
     check_count("index", index)
     world, subtask, row = place_of(config, index)
     metadata = {

@@ -1,5 +1,6 @@
 """A build as a dataset repository: parquet, and a card whose every number is computed."""
 
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -51,6 +52,8 @@ def export(folder: str | Path, out: str | Path, repo: str = "OWNER/NAME") -> lis
     FileNotFoundError, FileExistsError, ValueError
         If the build is not one or damaged, or ``out`` is not empty.
     """
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
+        raise ValueError(f"a repository is named as in OWNER/NAME, got {repo!r:.80}")
     folder, out = Path(folder), Path(out).resolve()
     manifest = read_build(folder)
     with whole_folder(out) as work:

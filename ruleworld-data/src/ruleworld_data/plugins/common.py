@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..generate import table
+from ..generate import table, world_of
 from ..pools import pool_rules, question_pool
 from ..prompts import answer_template, with_refusal
 from ..questions import boxed
 from ..scoring import score_output
-from ..spec import FORMS, VERSION, Dials, WorldSpec, check_count, check_name, data_version
+from ..spec import FORMS, VERSION, Dials, WorldSpec, check_columns, check_count, check_name, data_version
 
 RULES = ("pool", "gold", "none")
 METRICS = ("exact_match", "strict_match", "missing_box")
@@ -115,7 +115,19 @@ def prompt_rows(subtask: str, options: TaskOptions | None = None) -> list[dict[s
 
 
 def ask(row: Mapping[str, Any], options: TaskOptions) -> dict[str, Any]:
-    """Return ``prompt``, ``target`` and ``rule_ids`` of one row of a question table."""
+    """Return ``prompt``, ``target`` and ``rule_ids`` of one row of a question table.
+
+    Raises
+    ------
+    ValueError
+        For a row without what is read of it, one of another world than the options', or too small a pool.
+    """
+    check_columns("a question", row, "id", "subtask", "world_id", "question", "answers", "gold_rule_ids")
+    if row["world_id"] != (made := world_of(options.spec).world_id):
+        raise ValueError(
+            f"question {row['id']} is about world {row['world_id']}, its options make {made}; give them the split, the "
+            "world_seed and the dials of the question"
+        )
     gold = sorted(set(row["gold_rule_ids"]))
     ids = np.asarray(gold if options.rules == "gold" else [], dtype=np.int32)
     if options.rules == "pool":

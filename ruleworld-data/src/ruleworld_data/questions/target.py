@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from ..spec import FORMS, check_name
+from ..scoring.answers import all_texts
+from ..spec import FORMS, check_columns, check_name
 
 SEARCH_TOKEN = "<search>"
 _PREMISE = {
@@ -15,8 +16,8 @@ _PREMISE = {
 
 
 def boxed(answers: Sequence[str]) -> str:
-    r"""Return the final answer as scored: ``\boxed{12, desert}``."""
-    return f"\\boxed{{{', '.join(answers)}}}"
+    r"""Return the final answer as scored: ``\boxed{12, desert}``; `ValueError` for what is no list of texts."""
+    return f"\\boxed{{{', '.join(all_texts('answers', answers))}}}"
 
 
 def training_text(
@@ -54,9 +55,11 @@ def training_text(
     Raises
     ------
     ValueError
-        For another representation.
+        For another representation or place, or a row that has no steps or answers.
     """
     check_name("representation", representation, FORMS)
+    check_name("place", place, ("before", "behind", "premise"))
+    check_columns("a question", row, "steps", "answers")
     lines = []
     for number, step in enumerate(row["steps"], 1):
         search = search_token if number > 1 and search_token else ""

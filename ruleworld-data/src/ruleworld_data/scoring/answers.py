@@ -173,9 +173,7 @@ def exact_match(prediction: Sequence[str], gold: Sequence[str]) -> float:
     ValueError
         If the gold list is empty, or either argument is no list of texts.
     """
-    for name, answers in (("prediction", prediction), ("gold", gold)):
-        if not all(isinstance(one, str) for one in in_order(name, answers)):
-            raise ValueError(f"{name} must be a list of texts, got {answers!r:.60}")
+    prediction, gold = all_texts("prediction", prediction), all_texts("gold", gold)
     if len(gold) == 0:
         raise ValueError("gold has no answers; every question has at least one")
     if odd := [one for one in gold if len(split_answers(one)) != 1]:
@@ -210,6 +208,14 @@ def in_order(name: str, values: Sequence[T]) -> list[T]:
             f"{name} must be a list of texts, got {values!r:.60}; split_answers makes one of a text"
         )
     return list(values)
+
+
+def all_texts(name: str, values: Sequence[str]) -> list[str]:
+    """Return texts as a list; a ValueError if they are none, see `in_order`, or one is no text."""
+    texts = in_order(name, values)
+    if not all(isinstance(one, str) for one in texts):
+        raise ValueError(f"{name} must be a list of texts, got {values!r:.60}")
+    return texts
 
 
 def same_answer(answer: str, gold: str) -> bool:

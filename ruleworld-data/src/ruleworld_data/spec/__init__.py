@@ -18,7 +18,7 @@ __getattr__, __dir__, __all__ = attach(
     dials="ALL_SUBTASKS PAPER_POINT Dials check_subtask subtasks_of",
     names=(
         "CHAINS EXTRA_TYPES FORMS HEADLINE_SPLITS HELDOUT_IDS MINI_FOLDS MINI_FOLD_SIZE OPERATORS "
-        "QUESTION_SPLITS ROLES RULE_SPLITS RULE_TYPES SUBTASKS UNKNOWN VERSION VERSIONS "
+        "QUESTION_SPLITS ROLES RULE_SPLITS RULE_TYPES SUBTASKS UNKNOWN VERSION VERSIONS check_columns "
         "check_count check_kind check_name check_seed check_share data_version read_fields size_of splits_of"
     ),
     sizes="SCALES Scale WorldSizes",

@@ -102,6 +102,14 @@ def check_kind(name: str, value: object, kind: type, example: str) -> None:
         raise ValueError(f"{name} must be given as in {example}, got {value!r:.80}")
 
 
+def check_columns(what: str, held: Iterable[str], *needed: str) -> None:
+    """Check that a row or a table has what is read of it; else a `ValueError` with all that it has."""
+    names = list(held)
+    if missing := [name for name in needed if name not in names]:
+        has = ", ".join(names) or "none"
+        raise ValueError(f"{what} needs the columns {', '.join(needed)}; {missing[0]} is missing, got {has}")
+
+
 def check_seed(seed: object) -> int:
     """Return a world seed if it is an integer from 0 to 2**63 - 1; `ValueError` for any other value."""
     return check_count("seed", seed, most=2**63 - 1)

@@ -9,6 +9,7 @@ from collections import defaultdict
 
 import pyarrow as pa
 
+from ..spec import check_columns, check_kind
 from ..world import Key, Stream
 from .english import _A, _B
 from .fol import Fact
@@ -45,8 +46,8 @@ def paragraphs(rules: pa.Table, *key: Key) -> pa.Table:
     ValueError
         If a column is missing, or a text is no rule.
     """
-    if not {"id", "nl"} <= {*rules.column_names}:
-        raise ValueError(f"paragraphs need the columns id and nl, got {', '.join(rules.column_names)}")
+    check_kind("rules", rules, pa.Table, "table('rules', WorldSpec('tiny'))")
+    check_columns("a text of paragraphs", rules.column_names, "id", "nl")
     ids, texts = rules["id"].to_pylist(), rules["nl"].to_pylist()
     stream = Stream("paragraphs", *key)
     order = stream.permutation(len(ids)).tolist()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..spec import OPERATORS
+from ..spec import OPERATORS, check_columns, check_kind
 from ..text import Fact, Query, parse_facts, parse_query
 from ..world import load_vocabulary
 from .index import Effect, RuleIndex
@@ -78,6 +78,8 @@ def solve(row: Mapping[str, Any], rules: RuleIndex | pa.Table) -> list[str | Non
     >>> solve({"facts": ["Tiny_cat(x)"], "queries": ["Has(x, Strong_horn, ?)"]}, pool)  # doctest: +SKIP
     ['14']
     """
+    check_kind("row", row, Mapping, "table('multi_hop_3', spec).to_pylist()[0]")
+    check_columns("a question", row, "facts", "queries")
     index = rules if isinstance(rules, RuleIndex) else RuleIndex.from_table(rules)
     scopes = zip(row["facts"], row["queries"], strict=True)
     return [execute(facts, query, index).answer for facts, query in scopes]

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..spec import EXTRA_TYPES, OPERATORS, ROLES, RULE_TYPES
+from ..spec import EXTRA_TYPES, OPERATORS, ROLES, RULE_TYPES, check_columns, check_kind
 from ..text import Fact, parse_rule
 from ..text.parser import READERS, RULE_SHAPES, type_of_rule
 from ..world import Ints
@@ -128,6 +128,7 @@ def parse_rule_table(table: pa.Table) -> RuleBase:
     ValueError
         If a text does not parse or the columns of a row disagree; the message names the rule.
     """
+    check_kind("rules", table, pa.Table, "table('rules', WorldSpec('tiny'))")
     report = Report()
     base = TableReader().read(table.to_batches(max_chunksize=_CHUNK), report)
     if failed := next((check for check in report.checks if check.failures), None):
@@ -152,8 +153,7 @@ class TableReader:
         frames, worlds = list[pd.DataFrame](), set[str]()
         for batch in chain([_NO_RULES], batches):
             columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-            if not {"id", "fol"} <= columns.keys():
-                raise ValueError(f"a rule table needs the columns id and fol, got {', '.join(columns)}")
+            check_columns("a rule table", columns, "id", "fol")
             if "world_id" in columns:
                 worlds.update(map(str, columns["world_id"].unique().to_pylist()))
             frames.append(self._rules(columns, report))
