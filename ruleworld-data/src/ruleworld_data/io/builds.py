@@ -8,8 +8,10 @@ together, a ``part`` each.
 
 import gc
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import as_completed
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from shlex import quote
@@ -19,7 +21,7 @@ import pyarrow as pa
 
 from ..spec import PAPER_POINT, VERSION, Dials, WorldSpec, check_count, data_version, read_fields
 from .cluster import run_on_ray
-from .files import PART, file_digest, whole_file, write_whole
+from .files import PART, file_digest, part_of, write_whole
 from .shards import Shard, plan
 from .workers import worker_pool
 
@@ -110,8 +112,14 @@ def build(
     if not manifest:
         folder.mkdir(parents=True, exist_ok=True)
         path, begun = folder / MANIFEST, _dump(head | {"shards": []})
-        with whole_file(path) as file:  # of writers that begin at once the first one stays
-            file.write_bytes(path.read_bytes() if path.exists() else begun)
+        with (
+            part_of(path) as part_file,
+            suppress(OSError),
+        ):  # of writers that begin at once the first one stays
+            part_file.write_bytes(begun)
+            os.link(part_file, path)
+        if not path.exists():  # on a file system that has no links
+            write_whole(path, begun)
         _check_is_ours(folder, head)
     for shard, body in _make_all(missing, jobs):
         if (part_folder := (folder / shard.path).parent).is_symlink():
