@@ -1,21 +1,13 @@
 """Calls of the Python interface that are wrong: each is refused in words that say what to give."""
 
 import pytest
-from ruleworld_data.environments import instance
-from ruleworld_data.fresh import fresh_world
-from ruleworld_data.generate import table
-from ruleworld_data.io import export
-from ruleworld_data.plugins import TaskOptions, ask
-from ruleworld_data.pools import pool_rules, question_pool
-from ruleworld_data.questions import boxed, training_text
-from ruleworld_data.text import paragraphs
-from ruleworld_data.verify import solve
+from ruleworld_data import environments, fresh, generate, io, plugins, pools, questions, scoring, text, verify
 
 from .cases import blocks, question_table, rule_table
 
-TINY = TaskOptions(scale="tiny", pool_size=20)
-CALLS = {one.__name__: one for one in (instance, fresh_world, table, export, ask, pool_rules, question_pool)}
-CALLS |= {one.__name__: one for one in (boxed, training_text, paragraphs, solve)}
+HOMES = (environments, fresh, generate, io, plugins, pools, questions, scoring, text, verify)
+CALLS = {name: getattr(home, name) for home in HOMES for name in home.__all__ if name[0].islower()}
+TINY = plugins.TaskOptions(scale="tiny", pool_size=20)
 
 
 @pytest.mark.parametrize(("call", "told"), blocks(__file__, "misuses.txt")[0])

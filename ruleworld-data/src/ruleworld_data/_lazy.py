@@ -1,4 +1,4 @@
-"""Imports that wait for a first use (PEP 562), so that importing a package is cheap, and those of optional tools."""
+"""Imports that wait for a first use (PEP 562), so that importing a package is cheap; those of tools; TOML files."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -30,3 +30,11 @@ def tool(name: str, extra: str) -> Iterator[None]:
         raise ImportError(
             f'{name} is needed ({error}); type: pip install "ruleworld-data[{extra}]"'
         ) from error
+
+
+def read_toml(package: str | None, name: str) -> dict[str, Any]:
+    """Return what a TOML file of a package holds."""
+    import tomllib  # here, as most of who imports this module reads none
+    from importlib import resources
+
+    return tomllib.loads(resources.files(package).joinpath(name).read_text(encoding="utf-8"))

@@ -155,15 +155,6 @@ def test_any_text_has_a_score(text: str) -> None:
     assert not (score.missing_box and score.length_mismatch)
 
 
-def test_what_is_no_answer_is_refused_with_words() -> None:
-    with pytest.raises(ValueError, match="got NoneType; pass ''"):
-        score_output(None, ["1"])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="gold has no answers"):
-        score_output("\\boxed{1}", [])
-    with pytest.raises(ValueError, match="got '12'; split_answers"):
-        exact_match("12", ["1", "2"])
-
-
 # A set or a mapping has answers in no order, and would be scored by chance.
 @pytest.mark.parametrize(
     "odd", [None, 1, {"1": 0}, {"1"}, iter("1"), [1], b"1", [["1"]]], ids=lambda odd: type(odd).__name__
@@ -221,21 +212,3 @@ def test_recall_properties(retrieved: list[list[int]], gold: list[list[int]], k:
     assert union_recall(retrieved, gold, k) >= len(found) / len({rule for want in gold for rule in want})
     if len(retrieved) == len(gold):
         assert union_recall(retrieved[::-1], gold[::-1], k) == union_recall(retrieved, gold, k)
-
-
-def test_bad_ids_are_refused() -> None:
-    for k in (0, True, 1.0, "gold1"):
-        with pytest.raises(ValueError, match="k must be a positive integer or 'gold'"):
-            step_recall([[1]], [[1]], k)  # type: ignore[arg-type]
-    for retrieved, gold, said in (
-        ([[1]], [], "no steps"),
-        ([[1]], [[1], []], "gold step 1 has no rule ids"),
-        ([1, [2]], [[1]], "one list of rule ids per step .* make one step"),
-        ([["a"]], ["ab"], "one list of rule ids per step"),
-        # equal to none, they would be a recall of 0
-        ([["1"]], [[1]], "all whole numbers or all texts, got \\['1', 1\\]"),
-        ([[1.0]], [[1]], "all whole numbers or all texts"),
-    ):
-        for function in (step_recall, union_recall):
-            with pytest.raises(ValueError, match=said):
-                function(retrieved, gold, k=1)

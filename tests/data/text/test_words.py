@@ -143,8 +143,3 @@ def test_other_fol_is_refused_by_name(text):
 def test_other_english_is_refused(text):
     with pytest.raises(ValueError, match="expected"):
         parse_rule("nl", text)
-
-
-def test_a_table_without_fol_is_refused():
-    with pytest.raises(ValueError, match="id and fol"):
-        parse_rule_table(rule_table("train", "tiny").select(["id", "nl"]))

@@ -13,8 +13,6 @@ from .instances import SCHEMA, instance
 from .reward import score
 from .worlds import place_of
 
-__all__ = ["certificate_text", "certify"]
-
 GOLDEN, DERIVED = "the golden answer scores 1", "clingo derives the answer from the pool"
 
 

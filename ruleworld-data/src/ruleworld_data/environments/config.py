@@ -25,8 +25,6 @@ from ..spec import (
     read_fields,
 )
 
-__all__ = ["ACCESS", "EnvConfig", "RewardWeights", "read_config"]
-
 ACCESS = ("prompt", "tool", "tags")
 """How a model reaches the rules: all in the prompt, by calls of a search tool, by ``<search>words</search>``."""
 _WORLD_QUESTIONS = {"tiny": 1_024, "paper": 16_384}

@@ -1,11 +1,10 @@
 """Instances: prompt, answer and metadata of one index. A function of configuration and index, with no state."""
 
-import tomllib
 from dataclasses import replace
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
+from .._lazy import read_toml
 from ..prompts import Template, answer_template, with_refusal
 from ..questions import training_text
 from ..scoring import SCORER_VERSION
@@ -13,8 +12,6 @@ from ..spec import check_count, check_kind
 from ..text import parse_state
 from .config import EnvConfig
 from .worlds import place_of
-
-__all__ = ["SCHEMA", "Instance", "instance"]
 
 SCHEMA = f"ruleworld-environment/2 scorer/{SCORER_VERSION}"
 """What a metadata record was written by: this format, and the scorer's version; that of the data is an option."""
@@ -84,7 +81,7 @@ def instance(config: EnvConfig, index: int) -> Instance:
 @lru_cache(maxsize=8)
 def search_template(version: str, access: str) -> tuple[Template, str]:
     """Return the prompt for rules that are searched, with the conventions of the data, and how a search is written."""
-    text = tomllib.loads(files(__package__).joinpath("search.toml").read_text(encoding="utf-8"))
+    text = read_toml(__package__, "search.toml")
     answer = answer_template(version)
     told = {
         form: whole[whole.index("How to use them:") :] for form, whole in answer.sections["answer"].items()

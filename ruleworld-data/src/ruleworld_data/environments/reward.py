@@ -17,8 +17,6 @@ from ..world.names import other_names
 from .config import RewardWeights
 from .instances import SCHEMA
 
-__all__ = ["Reward", "read_metadata", "score"]
-
 _STEP = re.compile(r"^[ \t]*\[Step (\d{1,2})\](.*)$", re.MULTILINE)
 _WORD = re.compile(r"[a-z]+|\d+")
 _BOX_AT_THE_END = re.compile(r"\}[\s.$*]*\Z")

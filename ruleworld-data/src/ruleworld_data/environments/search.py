@@ -19,8 +19,6 @@ from .instances import instance
 from .reward import Reward, read_metadata, score
 from .worlds import EnvWorld, place_of
 
-__all__ = ["Episode", "import_bm25s", "index_terms", "lucene_bm25"]
-
 NOTHING = "No rule shares a word with that."
 NO_MORE = "No searches are left. Give the answer now."
 LONGEST_QUERY = 1_000

@@ -15,8 +15,6 @@ from ..spec import WorldSpec
 from ..world import Ints, Stream
 from .config import EnvConfig, world_questions, world_sizes
 
-__all__ = ["EnvWorld", "place_of", "world_of"]
-
 WORLDS_KEPT = 16
 """Worlds in memory: about 5 MB each at scale ``tiny``, 100 MB at ``paper``."""
 

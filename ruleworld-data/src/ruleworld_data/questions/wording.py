@@ -4,12 +4,11 @@ A version after 1.1 has a file with what it words otherwise.
 """
 
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any
 
+from .._lazy import read_toml
 from ..spec import VERSION, VERSIONS
 
 
@@ -24,13 +23,10 @@ class QuestionTemplate:
 @cache
 def load_templates(version: str = VERSION) -> dict[str, Any]:
     """Read the template file, with what a version words otherwise."""
-    if version == VERSIONS[0]:
-        return _read("templates.toml")
-    return _with(_read("templates.toml"), _read(f"templates-{version}.toml"))
-
-
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(resources.files(__package__).joinpath(name).read_text(encoding="utf-8"))
+    texts = read_toml(__package__, "templates.toml")
+    return (
+        texts if version == VERSIONS[0] else _with(texts, read_toml(__package__, f"templates-{version}.toml"))
+    )
 
 
 def _with(texts: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:

@@ -4,14 +4,13 @@ A rule's text is a premise and a conclusion, and few distinct ones exist: 960 pr
 1.9 million rules. So each distinct half is rendered once, in Python, and joined by Arrow.
 """
 
-import tomllib
 from functools import cache
-from importlib import resources
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from .._lazy import read_toml
 from ..io.schema import RULE_SCHEMA
 from ..spec import OPERATORS, ROLES, VERSION, VERSIONS
 from ..world import Ints, Names, RuleBlock, World, article, with_object
@@ -38,7 +37,7 @@ Half = tuple[tuple[str, ...], tuple[str, ...], str]
 @cache
 def _halves(half: str, version: str) -> dict[str, Half]:
     """Return one half of every rule type, as ``frames.toml`` has it."""
-    texts = tomllib.loads(resources.files(__package__).joinpath("frames.toml").read_text(encoding="utf-8"))
+    texts = read_toml(__package__, "frames.toml")
     says = texts[half] | texts.get(f"{half} of {version}", {})
     return {
         name: (tuple(parts.split()), tuple(texts["frames"][frames]), fol)

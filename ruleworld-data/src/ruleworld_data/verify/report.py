@@ -5,40 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
+from .._lazy import read_toml
 from ..world import Ints
 
-CHECKS: dict[str, str] = {
-    "files": "every shard has the columns and types of the published schema, and as many rows as its scale promises",
-    "rule_ids": "rule ids are unique, and a table names one world",
-    "rule_fol": "every FOL text parses",
-    "rule_nl": "every English text parses, articles, plurals and prepositions included",
-    "rule_texts": "both texts of a rule say the same",
-    "rule_halves": "premise and conclusion columns are the halves of the texts",
-    "rule_columns": "typed columns are what the text says",
-    "C1": "at most one rule per key",
-    "C2": "no key both adds and takes away",
-    "C3": "attribute changes are acyclic",
-    "C4": "levels: attributes form a forest, and nothing changes a count that has a threshold",
-    "C5": "colours: no attribute is changed along two routes, whatever happens to whom",
-    "C6": "no kind starts with fewer of anything than a chain of changes can take",
-    "C7": "texts are distinct; terms are the vocabulary's, none of which contains another",
-    "C8": "no rule is on the deny list of commonsense pairs",
-    "heldout": "the held-out world shares no rule with the first",
-    "question_shape": "lists line up: facts, queries, answers, types, steps and gold ids",
-    "question_labels": "ids are unique; sub-task, world, skeleton, counts and folds are right",
-    "scopes": "facts and queries parse, and answer types fit the queries",
-    "gold_rules": "gold rules exist in the split's world (evaluation splits: in the paper's subset)",
-    "steps": "steps are the derivation: rule ids in order, FOL, arithmetic, and the state after each",
-    "step_texts": "the English of every step names its terms and numbers",
-    "needed": "dropping any gold rule changes or removes the answer",
-    "question_text": "questions name what the facts state, and no number besides",
-    "duplicates": "no question about a world occurs twice, except that mini is a part of test",
-    "overlap": "no sub-question of an evaluation split occurs in train, no rule that gives an answer of unseen",
-    "C9_gold_executor": "executor, gold rules only: the gold answer",
-    "C9_gold_clingo": "clingo, gold rules only: the gold answer",
-    "C9_full_executor": "executor, all rules: the gold answer, by the gold rules",
-    "C9_full_clingo": "clingo, every rule that bears on the question: the gold answer",
-}
+CHECKS: dict[str, str] = read_toml(__package__, "checks.toml")
 """Every check and what it claims, in the order of the report."""
 _PLACE = {name: place for place, name in enumerate(CHECKS)}
 
