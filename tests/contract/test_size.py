@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LINES = {
-    "ruleworld-data": 11_167,
+    "ruleworld-data": 11_162,
     "dynarule": 13_419,
     "benchmarks": 10_020,
     "tests": 19_960,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 34_606
+ALL_SOURCE = 34_601
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 63.2

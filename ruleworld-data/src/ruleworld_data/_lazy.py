@@ -37,4 +37,4 @@ def read_toml(package: str | None, name: str) -> dict[str, Any]:
     import tomllib  # here, as most of who imports this module reads none
     from importlib import resources
 
-    return tomllib.loads(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
+    return tomllib.loads(resources.files(str(package)).joinpath(name).read_text(encoding="utf-8"))
