@@ -1,8 +1,7 @@
 """DynaRule: rules as key/value memory inside a frozen language model.
 
 A bank holds rules as embeddings; an adapter projects them into a model's attention; a memory decides which
-rules a text sees, and ``<search>`` makes it look again. Names are imported when first used, so that ``import dynarule``
-costs nothing.
+rules a text sees, and ``<search>`` makes it look again. Names are imported when first used.
 """
 
 from ._lazy import lazy_names

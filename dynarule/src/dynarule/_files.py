@@ -1,7 +1,6 @@
 """Files that are written whole or not at all, in folders that one process changes at a time.
 
-What is being written is called ``.NAME.*.part``, beside NAME. What a killed writer leaves is removed a day later, by
-whoever writes NAME then.
+What is being written is called ``.NAME.*.part``, beside NAME; a later writer removes what a killed one left a day ago.
 """
 
 import os

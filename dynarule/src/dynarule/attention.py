@@ -24,15 +24,13 @@ class AttendedRules:
     B is 1 where all rows share them. H may be fewer, each of which several heads of the query share, as in the text.
     """
 
-    query_BHTD: (
-        Any  # of the tokens in this forward; None: the text's own ask, of rules' tokens that stand before it
-    )
+    # of the tokens in this forward; None: the text's own ask, of rules' tokens that stand before it
+    query_BHTD: Any
     key_BHRD: Tensor
     value_BHRD: Tensor
     visible_BTR: Tensor | None = None  # which rules each token sees; None: all
-    shift: float | Tensor = (
-        0.0  # added to rule scores, such as KBLaM's log C - log M; (B, 1, 1, R): one a rule
-    )
+    # added to rule scores, such as KBLaM's log C - log M; (B, 1, 1, R): one a rule
+    shift: float | Tensor = 0.0
 
     def each_row(self, rows: int) -> tuple[Tensor, Tensor]:
         """Return keys and values with a row for each row of the batch."""
@@ -47,19 +45,14 @@ def rule_attention(
     rules: AttendedRules,
     scale: float,
 ) -> Tensor:
-    """Attend to rules and text in one softmax: (B, H, T, D).
-
-    With rule query q~, rule keys k~ and values v~, and the text's q, k and v,
-
-    .. math:: softmax([s (q~ k~^T) + shift, s (q k^T)]) [v~; v].
+    """Attend to rules and text in one softmax, softmax([s (q~ k~^T) + shift, s (q k^T)]) [v~; v]: (B, H, T, D).
 
     ``text_mask`` is boolean or additive, (B or 1, 1, T, S); None: causal, the last token seeing all of S. einsum reads
     rules that all rows share once, for the queries of all rows.
     """
     groups, of_rules = (key_BGSD.shape[1], -1), (rules.key_BHRD.shape[1], -1)  # H as G, H / G
-    rule_scores = (
-        torch.einsum("bgqtd,bgrd->bgqtr", rules.query_BHTD.unflatten(1, of_rules), rules.key_BHRD) * scale
-    )
+    rule_query = rules.query_BHTD.unflatten(1, of_rules)
+    rule_scores = torch.einsum("bgqtd,bgrd->bgqtr", rule_query, rules.key_BHRD) * scale
     text_scores = torch.einsum("bgqtd,bgsd->bgqts", query_BHTD.unflatten(1, groups), key_BGSD) * scale
     scores = torch.cat(
         [

@@ -107,9 +107,8 @@ class BaseModel:
 def weights_hash(model: nn.Module) -> str:
     """Hash a few rows of every layer's attention matrices, which no training here changes; ``""`` where it cannot be.
 
-    Values are hashed as bf16, so a checkpoint has one hash whether it is loaded in fp32 or bf16. In fp16 small values
-    are lost; quantised weights are other numbers, and offloaded ones are elsewhere: none of these is hashed. Nor are
-    embeddings, of which training changes a row or all, nor LoRA's matrices beside the base model's.
+    Values are hashed as bf16, for one hash in fp32 and bf16. In fp16 small values are lost, quantised weights are other
+    numbers, and offloaded ones are elsewhere: none is hashed. Nor are embeddings, or LoRA's matrices.
     """
     digest = hashlib.sha256()
     for block in attention_blocks(model):

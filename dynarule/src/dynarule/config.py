@@ -323,6 +323,5 @@ def kblam_config(encoder_dim: int, length_shift: float | None = None, **changes:
     within a layer (there across all layers' slices at once), and with ``top_k`` the scores of the selected rules are
     used, selected once at prefill (there the first columns' scores, selected again at every token).
     """
-    return dynarule_config(
-        encoder_dim, **({"every": 3, "top_k": None, "length_shift": length_shift} | changes)
-    )
+    settings: dict[str, Any] = {"every": 3, "top_k": None, "length_shift": length_shift}
+    return dynarule_config(encoder_dim, **(settings | changes))

@@ -129,9 +129,8 @@ def generate(
     stops = [stops] if isinstance(stops, str) else stops
     if not isinstance(stops, list | tuple) or not all(isinstance(word, str) and word for word in stops):
         raise ValueError(f"stop_strings must be texts that are not empty, got {stops!r:.80}")
-    processors, criteria = (
-        list(options.pop(n, None) or []) for n in ("logits_processor", "stopping_criteria")
-    )
+    names = "logits_processor", "stopping_criteria"
+    processors, criteria = (list(options.pop(name, None) or []) for name in names)
     config = memory.config
     own, layer = config.search_id == search, config.confidence_layer
     behind, cues = own and config.search_place == "behind", config.search_cues if own else ()

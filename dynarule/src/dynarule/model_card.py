@@ -34,9 +34,8 @@ def model_card(
 ) -> str:
     """Return the card of a saved adapter as Markdown, with the front matter that the Hub reads.
 
-    The facts are what recipe and adapter do not say: ``steps`` of the optimizer and the ``processes`` that took them
-    together; numbers of ``questions``, ``held_out`` ones and ``rules``; ``families``, questions of each, or empty;
-    ``dtype`` of the base model. The history is the log of the training.
+    The facts are what recipe and adapter do not say: ``steps``, and the ``processes`` that took them together; numbers
+    of ``questions``, ``held_out`` ones and ``rules``; ``families``, questions of each, or empty; the base's ``dtype``.
     """
     name = config.base_model_name_or_path or ""
     finding = not isinstance(recipe, Recipe)

@@ -52,9 +52,8 @@ class RuleProjection(nn.Module):
 
     def query(self, hidden_BTC: Tensor, q_norm: nn.Module | None = None) -> Tensor:
         """Return the rule query of every token, without RoPE: (B, H, T, D)."""
-        query_BTHD = (
-            self.q(hidden_BTC.to(self.q.weight.dtype)).to(hidden_BTC.dtype).unflatten(-1, (-1, self.head_dim))
-        )
+        query_BTF = self.q(hidden_BTC.to(self.q.weight.dtype)).to(hidden_BTC.dtype)
+        query_BTHD = query_BTF.unflatten(-1, (-1, self.head_dim))
         if q_norm is not None:
             query_BTHD = q_norm(query_BTHD)
         return query_BTHD.transpose(1, 2)
@@ -117,9 +116,8 @@ def float_weight(linear: Any, dtype: torch.dtype | None = None) -> Tensor:
     weight: Any = getattr(linear, "weight", None)
     if type(weight) in (Tensor, nn.Parameter) and weight.dtype in FLOATS:
         return weight.detach()
-    dtype = next(
-        (known for known in (getattr(weight, "dtype", None), dtype) if known in FLOATS), torch.float32
-    )
+    known = getattr(weight, "dtype", None), dtype
+    dtype = next((each for each in known if each in FLOATS), torch.float32)
     bias = linear.bias
     try:
         device = next(chain(linear.parameters(), linear.buffers())).device
@@ -150,9 +148,8 @@ def score_keys(query_BSHD: Tensor, key_BKF: Tensor) -> Tensor:
 def dot_rows(direction_BP: Tensor, keys_NP: Tensor) -> Tensor:
     """Return fp32 dot products (B, N) of fp32 directions with keys stored in fp32, bf16 or fp16, without gradient.
 
-    On a CPU halves are widened a tile at a time into one buffer that stays in a core's cache; a new buffer per tile can
-    cost more than the product. On a GPU the direction is split into a half and the rest, so that the product reads
-    halves, sums in fp32 and loses nothing of the query.
+    On a CPU halves are widened a tile at a time into one buffer that stays in a core's cache. On a GPU the direction is
+    split into a half and the rest, so that the product reads halves, sums in fp32 and loses nothing of the query.
     """
     if keys_NP.dtype == torch.float32:
         return direction_BP @ keys_NP.T

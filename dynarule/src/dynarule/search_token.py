@@ -119,11 +119,10 @@ def in_clause(text: str, token: str) -> bool:
 
 
 class SearchWriter:
-    """Write ``<search>`` where it was trained, and no more of them than allowed, in each row.
+    """Write ``<search>`` where it was trained, and no more of them than allowed, in each row: a logits processor.
 
-    A logits processor. The template leaves no choice: behind ``[Step 2]`` and later headers, or where a clause of a
-    step goes on with one of the ``cues``, once a clause. A model that was to choose forgets it now and then: its step
-    then says what it remembers of the last one's rules.
+    The template leaves no choice: behind ``[Step 2]`` and later headers, or where a clause of a step goes on with one
+    of the ``cues``, once a clause. A model that may choose forgets it now and then, and says what it remembers.
     """
 
     def __init__(

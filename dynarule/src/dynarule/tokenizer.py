@@ -106,11 +106,8 @@ def _spelled(tokenizer: Any, token: str) -> list[int]:
     """Return the tokens of a control token's letters."""
     ids = tokenizer(token, add_special_tokens=False, split_special_tokens=True)["input_ids"]
     if ids and ids[0] in tokenizer.added_tokens_decoder:  # one that is not special is never split
-        return [
-            id
-            for part in (token[:1], token[1:])
-            for id in tokenizer(part, add_special_tokens=False)["input_ids"]
-        ]
+        parts = token[:1], token[1:]
+        return [id for part in parts for id in tokenizer(part, add_special_tokens=False)["input_ids"]]
     return ids
 
 
@@ -186,9 +183,8 @@ def _encode_messages(tokenizer: Any, messages: list[Any], index: int) -> list[in
 
 def read_message(message: Mapping[str, Any], place: str) -> dict[str, str]:
     """Return role and text of a message; of whatever else it holds a template could make control tokens."""
-    role, content = (
-        message.get(key) if isinstance(message, Mapping) else None for key in ("role", "content")
-    )
+    held = message if isinstance(message, Mapping) else {}
+    role, content = held.get("role"), held.get("content")
     if role not in ROLES:
         raise ValueError(f"{place} holds a turn of the {role}, expected {', '.join(ROLES)}: {_ALONE}")
     if isinstance(content, list | tuple):

@@ -1,8 +1,7 @@
 """The rules: texts, embeddings and ids, shared by all layers and changed while serving.
 
-A bank may change between two forwards of a model, also in the middle of a generation: rules that a generation has
-selected stay what they were, and the next selection (the next prompt, the next ``<search>``) sees the change. One
-thread at a time.
+A bank may change between two forwards of a model, by one thread at a time: rules that a generation has selected stay
+what they were, and the next selection (the next prompt, the next ``<search>``) sees the change.
 """
 
 from __future__ import annotations
@@ -290,8 +289,7 @@ class RuleBank:
         Raises
         ------
         ValueError
-            If the other bank has another encoder or width, or an id or a text is there already; the bank is then
-            unchanged.
+            If the other bank has another encoder or width, or an id or a text is there already: nothing changes.
         """
         self._check_change(other)
         self._become(range(len(self) + len(other)), other)
@@ -308,8 +306,7 @@ class RuleBank:
         Raises
         ------
         KeyError, ValueError
-            If an id or another encoder or width is not the bank's, or another rule has a new text; the bank is then
-            unchanged.
+            If an id, encoder or width is not the bank's, or another rule has a new text: nothing changes.
         """
         rows, order = [self.row(name) for name in other.ids], list(range(len(self)))
         self._check_change(other, {self.texts[row] for row in rows})
@@ -357,9 +354,8 @@ class RuleBank:
     def _check_change(self, other: RuleBank, leaving: Collection[str] | None = None) -> None:
         """Refuse rules of another encoder, ids that are not new where no text leaves, and a text's second place."""
         if not isinstance(other, RuleBank):
-            raise ValueError(
-                f"rules come as a RuleBank, got a {type(other).__name__}; see RuleBank.from_texts"
-            )
+            kind = type(other).__name__
+            raise ValueError(f"rules come as a RuleBank, got a {kind}; see RuleBank.from_texts")
         if other.encoder != self.encoder or other.encoder_dim != self.encoder_dim:
             raise ValueError(
                 f"cannot take rules of encoder {other.encoder!r} (width {other.encoder_dim}) into a bank of "

@@ -16,6 +16,7 @@ WORDS: dict[str, Any] = {
     for name in ("symbols", "ends", "signs", "operators", "bounds", "forms", "docx", "marks")
 }
 """Tables of words and signs."""
+BOUNDS: list[list[str]] = _WORDS.pop("cells")
 PHRASES = {name: phrases.replace("\n", "") for name, phrases in _WORDS.pop("phrases").items()}
 """Alternatives of patterns."""
 DIALECTS: dict[str, dict[str, Any]] = _PATTERNS.pop("dialects")

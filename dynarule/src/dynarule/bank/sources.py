@@ -142,10 +142,7 @@ def read_rules(path: str | PathLike[str]) -> Rules:
         table = _read_cells(path)
     else:
         lines = [(number, line.strip()) for number, line in enumerate(read_text(path).split("\n"), 1)]
-        table = {
-            "rule": [line for _, line in lines if line],
-            "id": [number for number, line in lines if line],
-        }
+        table = {"rule": [line for _, line in lines if line], "id": [n for n, line in lines if line]}
 
     def column(*usual: str) -> str | None:
         return next((name for known in usual for name in table if name.lower() == known), None)
@@ -166,9 +163,8 @@ def read_rules(path: str | PathLike[str]) -> Rules:
     # a person edits these cells, and clears those that are to be found anew
     if conclusions is not None:
         conclusions = [cell or None for cell in conclusions]
-    return make_rules(table[text], conclusions, ids)._replace(
-        premises=[cell or None for cell in table[premise]]
-    )
+    premises = [cell or None for cell in table[premise]]
+    return make_rules(table[text], conclusions, ids)._replace(premises=premises)
 
 
 def read_text(path: Path) -> str:

@@ -2,8 +2,7 @@
 
 Its tensors are ``keys``, (U, P), and ``values``, (V, P), the different ones of each; ``key_rows`` and ``value_rows``,
 (M,), the row of each rule, or (0,) where every rule has its own; and ``rules``, the bytes of two JSON arrays, ids and
-texts, and of an object with the parts that owners say otherwise, if there are any. The metadata hold format, encoder,
-and a hash of all tensors.
+texts, and of an object with the parts that owners say otherwise. Metadata: format, encoder, a hash of all tensors.
 """
 
 import hashlib

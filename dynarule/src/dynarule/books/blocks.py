@@ -94,9 +94,7 @@ def is_clause(title: str) -> bool:
     if order or words[0] in ARTICLES:
         return has_verb(title)
     pairs = zip(words, words[1:], [*words[2:], ""], strict=False)
-    agrees = (
-        VERBS.get(word) is is_plural(noun) and (after or is_plural(noun)) for noun, word, after in pairs
-    )
+    agrees = (VERBS.get(verb) is is_plural(noun) and (end or is_plural(noun)) for noun, verb, end in pairs)
     return any(agrees) or not MODALS.isdisjoint(words)
 
 

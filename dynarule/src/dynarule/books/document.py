@@ -114,9 +114,8 @@ class Document:
                     CLAUSAL.match(block.text) or not is_whole(items[-1].text)
                 )
                 end += after.kind == "text" and bool(torn or CLAUSAL.fullmatch(block.text.rstrip(" :—–")))
-                self._sentences(
-                    block, items, "".join(tail.text for tail in blocks[at + 1 + len(items) : end])
-                )
+                tail = blocks[at + 1 + len(items) : end]
+                self._sentences(block, items, "".join(each.text for each in tail))
             at = end
         self._tell_apart()
         return self._kept(any(_RE.minutes.match(b.text) for b in blocks[:2] if b.kind != "item"))
@@ -229,7 +228,7 @@ class Document:
     def _table(self, block: Block) -> None:
         above = self.headings
         self.headings = [*above, (9, block.text)] if block.text else above
-        title = self.headings[-1][1] if self.headings else ""
+        title = next((text for _, text in self.headings[::-1] if not _SAID.imprint.match(text)), "")
         (line, names), *_ = block.rows
         if len(LISTS["history_columns"].intersection(map(str.lower, names))) > 2:
             self._leave(line, " | ".join(names), "the history of the document")

@@ -52,9 +52,7 @@ def read_html(body: bytes | str) -> list[Block]:
             words = "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in digits[1])
         tag.replace_with("\n\n" if tag.name == "br" else words)
     for tag in soup(["li", "p", "div", "ul", "ol"]):
-        listed = tag.name in ("ul", "ol") and not any(
-            is_whole(link.get_text(strip=True)) for link in tag("a")
-        )
+        listed = tag.name in ("ul", "ol") and not any(is_whole(a.get_text(strip=True)) for a in tag("a"))
         within = True if listed or re.search("[|·•›»]", tag.get_text()) else _WITHIN  # "Main page | Edit"
         links = "".join(link.get_text() for link in tag("a", href=within))
         if links and re.sub(r"[\W\d]", "", tag.get_text()) == re.sub(r"[\W\d]", "", links):
@@ -149,6 +147,9 @@ def _spanned(table: Any) -> list[Row]:
                 below |= {len(cells) + i: (high - 1, words) for i in range(wide) if high > 1}
                 cells += [words] * (wide if row(["td", "th"])[1:] else 1)  # alone, a title
         rows.append((row.sourceline or 0, cells))
+    kinds = [[cell.name for cell in row(["th", "td"])] for row in table("tr")]
+    if len(rows) > 1 and all(len(row) > 2 and row == ["th", *["td"] * (len(row) - 1)] for row in kinds):
+        return [(rows[0][0], [*column]) for column in zip(*(cells for _, cells in rows), strict=False)]
     return rows
 
 

@@ -56,9 +56,7 @@ def clauses(sentence: str) -> list[tuple[int, str]]:
     if ": " in first or _opens(first) or _RE.holds.search(first) or not (others and own and has_verb(first)):
         return [(0, sentence)]
     parts = [(at, sentence[at : end - 2].removesuffix(".")) for at, end in pairwise(ends)]
-    return [
-        (at, f"{part[:1].upper()}{part[1:]}." if _RE.word.match(part) else f"{part}.") for at, part in parts
-    ]
+    return [(at, f"{one[:1].upper()}{one[1:]}." if _RE.word.match(one) else f"{one}.") for at, one in parts]
 
 
 def _opens(clause: str) -> bool:

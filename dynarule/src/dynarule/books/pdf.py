@@ -80,9 +80,8 @@ def _line(words: Sequence[Any]) -> str:
 def _gutter(lines: Sequence[tuple[float, list[Any]]]) -> float:
     """Return where the gap between two columns of prose is, or 0: what few words cross, with whole lines beside it."""
     width = max((width for width, _ in lines), default=0)
-    crossed = Counter(
-        x for _, line in lines for word in line for x in range(int(word["x0"]) - 3, int(word["x1"]) + 4)
-    )
+    words = [word for _, line in lines for word in line]
+    crossed = Counter(x for word in words for x in range(int(word["x0"]) - 3, int(word["x1"]) + 4))
     middle = range(int(0.35 * width), int(0.65 * width))
     gap = min(middle, key=lambda x: (crossed[x], abs(x - width / 2)), default=0)
     left = [sum(word["x1"] < gap for word in line) for _, line in lines]

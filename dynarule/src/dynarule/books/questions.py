@@ -47,8 +47,7 @@ def read_questions(path: Path | None) -> list[dict[str, Any]]:
 def read_rows(path: Path | None, wanted: str = "") -> list[dict[str, Any]]:
     """Return the rows of a file of questions, one at least, each with a text ``question``; else raise.
 
-    It is ``.jsonl``, ``.parquet``, or text with a question per line. None: the user gave no file; the error says what
-    is ``wanted`` in one.
+    It is ``.jsonl``, ``.parquet``, or text with a question per line. None: an error says what is ``wanted`` in one.
     """
     if path is None:
         raise ValueError(f"no questions; give --questions FILE, {wanted}")

@@ -122,10 +122,8 @@ def read_text(path: Path) -> list[Block]:
         text = UNBARRED.sub(lambda table: re.sub(r"(?m)^(?=.)|(?<=.)$", "|", table[0]), text)
         return blocks_of(list(enumerate(text.splitlines(), 1)))
     if "refs" in marks:  # a reference is said by its own words, the title that it leads to, or its label
-        titles = {m["label"]: m["title"] for m in re.finditer(marks["labels"], text, re.MULTILINE)}
-        text = re.sub(
-            marks["refs"], lambda m: m[2] or titles.get(m[1], re.sub(r"\w+:|\W|_", " ", m[1])), text
-        )
+        names = {m["label"]: m["title"] for m in re.finditer(marks["labels"], text, re.MULTILINE)}
+        text = re.sub(marks["refs"], lambda m: m[2] or names.get(m[1], re.sub(r"\w+:|\W|_", " ", m[1])), text)
     for pattern, put in marks["put"]:
         text = re.sub(pattern, put, text, flags=re.MULTILINE)
     return read_html(text)
@@ -155,7 +153,8 @@ def read_prolog(path: Path) -> list[Block]:
     """Return the clauses of a logic program, to their full stops."""
     text = _uncommented(path, r"%[^\n]*|/\*.{0,9999}?\*/") + "\n.\n"
     clauses = re.finditer(rf"(?=\S)(?:{_QUOTED}|(?!\.\s).)+\.(?=\s)", text, re.DOTALL)
-    kept = (clause for clause in clauses if clause[0][:2] not in (":-", "?-"))
+    aside = ("#", "?") if path.suffix == ".lp" else (":-", "?-")  # there ":- a, b." is a rule: not both
+    kept = (clause for clause in clauses if not clause[0].startswith(aside))
     parts = ((" ".join(clause[0][:-1].split()), clause.start()) for clause in kept)
     return [Block("rule", f"{words}.", [(0, text.count("\n", 0, at) + 1)]) for words, at in parts]
 
@@ -165,8 +164,9 @@ def read_rego(path: Path) -> list[Block]:
     blocks, open_ = list[Block](), 0
     for number, line in enumerate(_uncommented(path, r"#[^\n]*").splitlines(), 1):
         said, bare = " ".join(line.split()), re.sub(_QUOTED, "", line)
-        if open_ > 0 or (blocks and said and blocks[-1].text.endswith("else")):
-            ends = blocks[-1].text.endswith((*"{[(,;", "else")) or said[:1] in tuple("}])")
+        goes_on = said.startswith("else") or (blocks and said and blocks[-1].text.endswith("else"))
+        if open_ > 0 or (blocks and goes_on):
+            ends = blocks[-1].text.endswith((*"{[(,;", "else")) or (said[:1] in tuple("}])") or not open_)
             blocks[-1].text += f"{'' if not said else ' ' if ends else '; '}{said}"
         elif said and not re.match(r"(?:package|import)\b", said):
             blocks.append(Block("rule", said, [(0, number)]))

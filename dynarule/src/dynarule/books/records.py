@@ -12,11 +12,12 @@ from typing import Any
 from .._lazy import need
 from ..bank.lexicon import LISTS, WORDS, has_verb
 from .blocks import Block, Row, decoded, is_whole, plain
-from .tables import TEXT_NAMES, bound, phrase
+from .tables import PREMISE_NAMES, TEXT_NAMES, bound, phrase, tested
 
 _NEAR = 100_000  # characters in which the next key stands
 _PARTS = frozenset().union(*(LISTS[f"{name}_columns"] for name in ("if", "case", "then"))) | LISTS["said"]
-_TEST = ("fact", "field"), ("operator", "op"), ("value",)  # names of a condition's parts
+_SEVERAL = ("all", "and", "any", "or")
+_TEST = LISTS["field_columns"], LISTS["operator_columns"], frozenset(("value", "values"))  # of a condition
 
 
 def read_json(path: Path) -> list[Block]:
@@ -56,7 +57,7 @@ def _yaml(text: str) -> list[Any]:
         loader.flatten_mapping(node)  # puts what is merged before them
         names = {key.value for key, _ in own}
         node.value = [pair for pair in node.value if pair in own or pair[0].value not in names]
-        return _gathered(loader.construct_pairs(node, deep=True))
+        return _gathered([(str(key.value), loader.construct_object(held, True)) for key, held in node.value])
 
     return [*yaml.load_all(text, type("Loader", (yaml.SafeLoader,), {"construct_mapping": gathered}))]
 
@@ -89,6 +90,9 @@ def _parts(value: Any, line_of: Callable[..., int], path: tuple[str, ...] = ()) 
         noted = LISTS["metadata"].intersection(path)
         for name, held in value.items():
             key, at = str(name).replace("_", " "), [(0, line_of(str(name)))]
+            if _kind_of(held) == "switched off":
+                yield Block("lost", f"{key}: {_flat(held)}", at, mark="switched off")
+                continue
             about = key.lower().replace(" ", "") in LISTS["about"] | LISTS["settings"]
             titles = LISTS["titles"] if has_verb(str(held)) else LISTS["titles"] | LISTS["rule_columns"]
             if key.lower() in titles and isinstance(held, str):
@@ -117,15 +121,26 @@ def _kind_of(value: Any) -> str:
     if "type" in names and LISTS["declares"].issuperset(names):
         return "declares a field"
     parts = names.keys() - LISTS["titles"] - LISTS["about"]
-    if any(isinstance(names.get(name), list) for name in LISTS["holders"]):
+    tests = any(map(_is_test, value.values()))
+    if not tests and any(isinstance(names.get(name), list) for name in LISTS["holders"]):
         return "holder"
-    said = any(isinstance(h, str) and has_verb(h) for n, h in names.items() if {*n.split()} <= TEXT_NAMES)
+    said = tests or any(
+        isinstance(h, str) and has_verb(h) for n, h in names.items() if {*n.split()} <= TEXT_NAMES
+    )
     if decides := sorted(parts & _PARTS) if len(parts) > 1 and not said else []:
         return f"rule {decides}"
     listed = (text for held in value.values() if isinstance(held, list) for text in held)
     if any(isinstance(text, str) and is_whole(text) and has_verb(text) for text in listed):
         return "holder"  # as a row it would be one rule of all
     return "rule" if said else "values"
+
+
+def _is_test(value: Any) -> bool:
+    """Whether a value is a condition: a field, an operator and a value, or all or any of several."""
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_test, value))
+    how = isinstance(value, dict) and len(value) == 1 and next(iter(value))
+    return how in _SEVERAL or (isinstance(value, dict) and all(names & value.keys() for names in _TEST))
 
 
 def _alike(value: Any) -> bool:
@@ -141,12 +156,21 @@ def _alike(value: Any) -> bool:
 def records(values: list[Any], lines: Iterable[int] | None = None) -> Block:
     """Return objects as a table, a row each."""
     names = list(dict.fromkeys(name for value in values for name in value))
-    if any(isinstance(value.get(name), dict) for value in values for name in _PARTS):
-        names = [name for name in names if not TEXT_NAMES.issuperset(phrase(name).lower().split())]
+    keys = LISTS["match_keys"] if PREMISE_NAMES.isdisjoint(names) else frozenset()
+    held = [(name, each) for value in values if keys for name, each in value.items()]
+    tests = {
+        name for name, each in held if _is_test(each) or (name in keys and isinstance(each, dict | list))
+    }
+    done = {
+        name for name, each in held if tests and name in LISTS["do_keys"] and isinstance(each, dict | list)
+    }
+    keys = keys if tests else frozenset()
+    if tests or any(isinstance(value.get(name), dict) for value in values for name in _PARTS):
+        said = LISTS["titles"] | LISTS["about"] if tests else set()
+        names = [n for n in names if not ({*phrase(n).lower().split()} <= TEXT_NAMES or n.lower() in said)]
+    header = ["if" if name in tests | keys else "then" if name in done else name for name in names]
     numbers = list(lines or range(len(values)))
-    table: list[Row] = [(next(iter(numbers), 0), names)]
-    if "conditions" in names and all(isinstance(value.get("event"), dict) for value in values):
-        names, table = ["conditions", "event"], [(0, ["if", "then"])]  # more says how an engine runs it
+    table: list[Row] = [(next(iter(numbers), 0), header)]
     for line, value in zip(numbers, values, strict=True):
         table.append((line, [_flat(value.get(name)) for name in names]))
     return Block("table", "", [(0, 1)], rows=table)
@@ -156,11 +180,14 @@ def _flat(value: Any) -> str:
     """Return a value of a record as words: a list with commas, an object as "a is 1 and b is 2"."""
     if isinstance(value, dict):
         how, parts = next(iter(value.items()), ("", None))
-        if isinstance(parts, list) and len(value) == 1 and how in ("all", "and", "any", "or"):
+        if isinstance(parts, list) and len(value) == 1 and how in _SEVERAL:
             return f"({(' and ' if how in ('all', 'and') else ' or ').join(map(_flat, parts))})"
         if len(test := [value[name] for names in _TEST for name in names if name in value]) == 3:
-            how = WORDS["operators"].get(str(test[1]), str(test[1]))
-            return f"{test[0]}{str(value.get('path', '')).lstrip('$')} {how} {_flat(test[2])}"
+            return tested(f"{test[0]}{str(value.get('path', '')).lstrip('$')}", str(test[1]), _flat(test[2]))
+        # "<": [{"var": "age"}, 6]
+        if how in WORDS["operators"] and isinstance(parts, list) and len(parts) == 2:
+            field, limit = (_flat(part.get("var") if isinstance(part, dict) else part) for part in parts)
+            return tested(field, how, limit)
         said = {n: WORDS["bounds"].get(n.strip("$"), f"{n} is".replace("_", " ")) for n in value}
         texts = {name: _flat(held) for name, held in value.items() if held != "*"}  # any
         return " and ".join(f"{said[name]} {bound(text) or text}" for name, text in texts.items())

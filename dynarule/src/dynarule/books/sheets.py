@@ -12,11 +12,13 @@ from typing import Any
 from zipfile import ZipFile
 
 from .._lazy import need
-from ..bank.lexicon import LISTS
+from ..bank.lexicon import LISTS, patterns
 from .blocks import Block, Row, decoded, plain
+from .tables import tested
 
 _DELIMITERS = ",;\t|"
 MOST_CELLS = 5_000_000
+_COMPARED = patterns("tables").compared
 _DIGIT, _LABELLED = re.compile(r"\d"), re.compile(r":\t+[^\t:]+(?:\t|$)|: ")
 _FORMULA = re.compile(rb"</f>\s*(?:<v\s*/>|<v></v>)?\s*</c>")
 """A formula whose value is not stored."""
@@ -88,13 +90,13 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
     """
     rows, blocks = list(rows), []
     width = max((len(cells) for _, cells in rows), default=0)
+    rows = _turned(_of_engine([(line, [*cells, *[""] * (width - len(cells))]) for line, cells in rows]))
+    width = max((len(cells) for _, cells in rows), default=0)
     several = [cells for _, cells in rows if len({*cells} - {""}) > 1]
     if lead := next((i for i in range(width) if any(cells[i] for cells in several if i < len(cells))), 0):
         return tables_of(((n, cells[lead:] if any(cells[lead:]) else cells) for n, cells in rows), title)
     for at in range(2, width - 2):  # behind a blank column another table may stand, which begins with words
-        gap, left, right = (
-            [cells[i] if i < len(cells) else "" for cells in several] for i in (at, 0, at + 1)
-        )
+        gap, left, right = ([row[i] if i < len(row) else "" for row in several] for i in (at, 0, at + 1))
         apart = all(len({*side} - {""}) == len(several) > 2 for side in (left, right))
         if apart and not any(gap) and not any(map(_DIGIT.search, right)):
             beside = tables_of((number, cells[at + 1 :]) for number, cells in rows)
@@ -121,8 +123,9 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
                 table.kind, table.text, table.mark, table = "lost", said, "about the document", None
             body: list[Row] = table.rows[1:] if table and (alone or blank) else []
             columns = [(cells[i], [row[i] for _, row in body if row[i]]) for i in range(1, width) if cells[i]]
-            # words in a column that has had numbers
-            names = any(body and not _DIGIT.search(c) and all(map(_DIGIT.search, cs)) for c, cs in columns)
+            # words in all columns that have had numbers
+            numbers = [c for c, cs in columns if body and all(map(_DIGIT.search, cs))]
+            names = bool(numbers) and not any(map(_DIGIT.search, numbers))
             if table is None or alone or names:
                 table = Block("table", named, [(0, line)], rows=table.rows[:1] if table and not names else [])
                 blocks.append(table)
@@ -132,6 +135,45 @@ def tables_of(rows: Iterable[Row], title: str = "") -> list[Block]:
             blocks += [Block("text", text, [(0, at)]) for at, text in alone]
             alone, blank = [], True
     return blocks + [Block("text", text, [(0, at)]) for at, text in alone]
+
+
+def _of_engine(rows: list[Row]) -> list[Row]:
+    """Call "if" the tests of a rule engine's table, "CONDITION | ACTION" above objects, tests with "$1", and names."""
+    for at, (line, kinds) in enumerate(rows[:-4]):
+        (_, tests), (_, names) = rows[at + 2 : at + 4]
+        if "ACTION" in kinds and "$" in "".join(tests):
+            end = next((i for i in range(at + 4, len(rows)) if not any(rows[i][1])), len(rows))
+            whats = [(i, kind == "ACTION") for i, kind in enumerate(kinds) if kind in LISTS["engine_columns"]]
+            header = [(names[i] or tests[i]) if done else "if" for i, done in whats]
+            body = [
+                (n, [row[i] if done else _said(tests[i] or names[i], row[i]) for i, done in whats])
+                for n, row in rows[at + 4 : end]
+            ]
+            titles = [(n, [*{*row} - {""}]) for n, row in rows[:at] if len({*row} - {""}) == 1]
+            return [*titles, (line, header), *body, *_of_engine(rows[end:])]
+    return rows
+
+
+def _said(test: str, cell: str) -> str:
+    """Return a test as words, with the values of its cell: "amount >= $1" and "5" is "amount is at least 5"."""
+    values = [cell, *(cell.split(",") if "$2" in test else [cell])]
+    test = test if "$" in test else f"{test} == $1"
+    test = re.sub(r"\$(?:(\d)|param)", lambda match: values[int(match[1] or 0)].strip(), test)
+    test = _COMPARED.sub(lambda match: f"{tested(match[1], match[2], '')} ", test).replace('"', "")
+    return re.sub(r"\s*(?:,|&&)\s+", " and ", test) if cell else ""
+
+
+def _turned(rows: list[Row]) -> list[Row]:
+    """Turn a textbook's table, rows below "Conditions" and then below "Actions", and a column for each rule."""
+    alone = ["" if any(cells[1:]) else "".join(cells).lower().rstrip(" :s") for _, cells in rows]
+    if not {"condition", "action"} <= {*alone}:
+        return rows
+    first, last = alone.index("condition"), alone.index("action")
+    end = next((i for i in range(last, len(rows)) if not any(rows[i][1])), len(rows))
+    lines = [[f"If {name} is", *cells] for _, (name, *cells) in rows[first + 1 : last]]
+    lines += [cells for _, cells in rows[last + 1 : end]]
+    turned = [(rows[first][0], [*column]) for column in zip(*lines, strict=True) if any(column)]
+    return [*rows[: max(0, first - 1)], *turned, *rows[end:]]
 
 
 def _check_area(cells: int) -> None:

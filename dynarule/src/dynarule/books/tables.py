@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
-from ..bank.lexicon import LISTS, VERBS, WORDS, goes_on, has_verb, opens_with_verb, patterns
+from ..bank.lexicon import BOUNDS, LISTS, VERBS, WORDS, goes_on, has_verb, opens_with_verb, patterns
 from .blocks import Row, is_whole
 from .sentences import bare, lowered
 
@@ -35,9 +36,8 @@ def table_rules(
 ) -> tuple[list[TableRule], str]:
     """Return the rules of a table, whose first row names its columns, and how those were read.
 
-    ``text`` is the column of rules, ``outcomes`` those of outcomes; None: guessed by their names, or the last column is
-    the outcome. The title above the table says what the values of a matrix are. A ValueError names a column that is not
-    there.
+    ``text`` is the column of rules, ``outcomes`` those of outcomes; None: guessed by their names and cells. The title
+    above the table says what the values of a matrix are. A ValueError names a column that is not there.
     """
     unnamed = bool(rows) and not any(rows[0][1])  # a header of nothing: names and values
     rows = _one_header([(line, cells) for line, cells in rows if any(cells)])
@@ -51,15 +51,17 @@ def table_rules(
         return made, f"{read_as}; left out, the same in another language: {others}"
     header, body = rows[0][1], rows[1:]
     even = len({len(cells) for _, cells in rows}) == 1
-    two = even and len(header) == 2 and not (text or outcomes)
-    if two and (unnamed or _RE.amount.search(header[1] + header[0] * (header[0].count(" ") > 1))):
-        made = [TableRule(line, f"{name}: {value}.", name, value) for line, (name, value) in rows if value]
+    headless = even and not _is_header(header, [cells for _, cells in body])
+    two = even and len(header) == 2 and not (text or outcomes or (headless and is_whole(header[0])))
+    if two and (unnamed or headless or _RE.amount.search(header[1] + header[0] * (header[0].count(" ") > 1))):
+        made = [TableRule(n, f"{name}: {bare(value)}.", name, value) for n, (name, value) in rows if value]
         return made, "if first column, then second"
-    if even and not _is_header(header, [cells for _, cells in body]):
+    if headless:
         header, body = [f"column {i}" for i in range(1, len(header) + 1)], rows
     body = _ticked([(line, [*cells, *[""] * len(header)][: len(header)]) for line, cells in body])
-    cells_of = [cells for _, cells in body]
+    header, body = _tests(header, body)
     names = [re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", name).lower() for name in header]
+    cells_of = [cells for _, cells in body]
     given = {form: at for at, name in enumerate(header) for form in (name, name.lower())}
     for name in [*([text] if text else []), *(outcomes or ())]:
         if name.lower() not in given:
@@ -68,9 +70,7 @@ def table_rules(
     counts = {i for i in texts if all(_RE.code.fullmatch(cells[i]) for cells in cells_of)}  # "R1"
     duties = sum(bool(_RE.duty.search(cells[i])) for i in texts for cells in cells_of)
     of_case = {i for i in texts if names[i] == "description" and duties <= len(body) / 2}
-    texts = [i for i in texts if i not in counts | of_case]
-    texts = [given[text.lower()]] if text else texts
-    split = {*names} & {*THEN_NAMES, *PREMISE_NAMES}
+    texts = [given[text.lower()]] if text else [i for i in texts if i not in counts | of_case]
     counts |= {i for i, name in enumerate(names) if _RE.counter.fullmatch(name.strip(" ."))}
     kept = [i for i in range(len(names)) if i not in counts]
     if not (texts or outcomes or {*names} & {*PREMISE_NAMES, *ALONE_NAMES}):
@@ -78,7 +78,8 @@ def table_rules(
             texts = kept[:1]
         elif len(kept) == 1 or (len(kept) == 2 and names[kept[1]] in LISTS["means"]):
             texts = kept[-1:]
-    if texts and not (text or split) and {*re.findall(r"\w+", " ".join(names))} & OUTCOME_NAMES:
+    decides = {*PREMISE_NAMES, *OUTCOME_NAMES}.intersection(re.findall(r"\w+", " ".join(names)))
+    if texts and decides and not text:
         stated = [is_whole(cells[texts[0]]) or has_verb(cells[texts[0]]) for cells in cells_of]
         texts = texts if sum(stated) > len(stated) / 2 else []  # else an offence, and its fine
     other = {i for i in kept[1:] if names[i] in _DIFFERS or (i == kept[-1] and names[i][:3] == "if ")}
@@ -86,19 +87,49 @@ def table_rules(
     texts = usual if len(usual) == 1 else texts  # "Not covered", "Unless"
     if texts and not outcomes:
         return list(_texts(names, body, texts[0], kept)), f"rules in column {header[texts[0]]!r}"
-    counted = [cells[0] for cells in cells_of] == [str(n) for n in range(1, len(body) + 1)]
+    numbers = [int(cells[0]) if cells[0].isdecimal() else 0 for cells in cells_of]
+    words = any(re.search(r"[^\W\d]|[<>]", cell) for cells in cells_of for cell in cells[1:])
+    counted = numbers[:1] == [1] and numbers == sorted({*numbers}) and (words or numbers[-1] == len(numbers))
     corner = re.search(r"[/\\]", header[0]) or not (header[0] or counted)
     last = [given[name.lower()] for name in outcomes or ()] or _outcomes(names, cells_of, usual)
     first = [i for i in usual if i not in last]
-    first = [i for i in first if names[i] in PREMISE_NAMES] or first
-    amounts = len(first) == 1 < len(last) and all(re.match(r"\W*\d", header[i]) for i in last)
+    first = [i for i in first if _asks(names[i])] or first
+    more = [_others(names, cells, differ) for cells in cells_of]
+    amounts = len(usual) > 2 and all(_RE.amounts.match(header[i]) for i in usual[1:])
     if not outcomes and (amounts or (corner and len(header) > 2)):
-        return list(_matrix(header, body, title)), "a matrix, a rule a cell"
+        return list(_matrix(header, body, title, more, differ)), "a matrix, a rule a cell"
     if_, then = (", ".join(header[i] for i in columns) for columns in (first, last))
     if len(first) == 1 and names[first[0]] in ALONE_NAMES:
         header = ["if" if i == first[0] else name for i, name in enumerate(header)]
-    made = list(_decisions(header, body, first, last, [_others(names, cells, differ) for cells in cells_of]))
+    made = list(_decisions(header, body, first, last, more))
     return made, f"if {if_}, then {then}"
+
+
+def _asks(name: str) -> bool:
+    return name in PREMISE_NAMES or name[:3] == "if "
+
+
+def _tests(header: list[str], body: list[Row]) -> tuple[list[str], list[Row]]:
+    """Join the columns of a field, an operator and a value as one of conditions; rows of one rule are one."""
+    names = [phrase(name).lower() for name in header]
+    at = next((i for i, name in enumerate(names[1:-1], 1) if name in LISTS["operator_columns"]), 0)
+    if not at:
+        return header, body
+    joined = [at - 1, at, at + 1] + [at + 2] * (names[at + 2 : at + 3] == ["unit"])
+    ids = [i for i, name in enumerate(names) if name in TEXT_NAMES or re.search(r"^$|\b(?:id|no)$", name)]
+    own = [i for i in range(len(names)) if i not in (*joined, *ids)] or ids
+    made: list[Row] = []
+    for rest, run in groupby(body, lambda row: [row[1][i] for i in (*ids, *own)]):
+        said = [(line, tested(*(cells[i] for i in joined))) for line, cells in run]
+        whole = [(said[0][0], " and ".join(text for _, text in said))] if any(rest[: len(ids)]) else said
+        made += [(line, [text, *rest[len(ids) :]]) for line, text in whole]
+    return ["if" if own else "rule", *(header[i] for i in own)], made
+
+
+def tested(field: str, sign: str, value: str, unit: str = "") -> str:
+    """Return a condition as words: "total is at least 5"."""
+    said = WORDS["operators"].get(sign.lower(), phrase(sign))
+    return f"{phrase(field)} {said} {bare(value)} {unit}".rstrip()
 
 
 def _foreign(names: Sequence[str]) -> set[int]:
@@ -110,10 +141,9 @@ def _foreign(names: Sequence[str]) -> set[int]:
 
 def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequence[int]) -> Sequence[int]:
     """Guess the columns of outcomes: those called "then", else those behind what tells the rows apart, or named so."""
-    if then := [i for i in kept if names[i] in THEN_NAMES]:
-        return then
-    if asked := [i for i in kept[:-1] if names[i][:3] == "if " or names[i] in PREMISE_NAMES]:
-        return [i for i in kept if i not in asked]
+    then = [i for i in kept if names[i] in THEN_NAMES]
+    if asked := [i for i in kept if names[i] == "if" or (i < kept[-1] and _asks(names[i]))]:
+        return then or [i for i in kept if i not in asked]
     words = {i: {*re.findall(r"\w+", re.sub(r"\([^()]*\)", "", names[i]))} for i in kept}  # no units
     said = set().union(*words.values())
     ends = {end for pair in WORDS["ends"].items() if said.issuperset(pair) for end in pair}
@@ -122,7 +152,8 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
         for i in kept
         if (words[i] & ends and not re.search(r"\d", names[i]))
         or _RE.bounds.search(names[i])
-        or any(row[i].lower() in _ELSE or (bound(row[i]) and ":" not in row[i]) for row in rows)
+        or any(row[i].lower() in _ELSE or row[i][:1] in tuple("<>≤≥") for row in rows)
+        or 2 * sum(bool(bound(row[i])) and ":" not in row[i] for row in rows) > len(rows)
     }
     decides = [i for i in kept if names[i] in LISTS["verdict_columns"]]
     decides = [i for i in decides if names[i] != "action"] or decides
@@ -141,7 +172,7 @@ def _outcomes(names: Sequence[str], rows: Sequence[Sequence[str]], kept: Sequenc
         filled = [row for row in rows if any(row[i] for i in kept[start + 1 :])]  # others: "not lent"
         amounts = start < named[0] and all(re.search(r"\d", row[kept[start]]) for row in filled)
         open_ = any(not row[i] or row[i].lower() in _ANY for row in rows for i in kept[:start])
-        start = start if amounts or (bounded and open_ and start < named[0]) else named[0]
+        start = start if (amounts and not decides) or (bounded and open_ and start < named[0]) else named[0]
     return [i for i in kept[start:] if i not in bounded]
 
 
@@ -195,13 +226,13 @@ def _texts(names: Names, body: list[Row], column: int, kept: Places) -> Iterator
 
 def _one_header(rows: list[Row]) -> list[Row]:
     """Join the names of columns that stand in two rows: "Day" above "Car" and "Bus", "Price" above "Zone 1"."""
-    if len(rows) < 3:
+    if len(rows) < 3 or "if" in rows[0][1]:
         return rows
     (line, upper), (_, lower) = rows[:2]
     spread = [*upper]
     if any(lower) and LISTS["types"].issuperset(cell.lower() for cell in lower if cell):
-        return [rows[0], *rows[2:]]
-    if any(lower) and LISTS["units"].issuperset(cell.lower() for cell in lower if cell):
+        return _one_header([rows[0], *rows[2:]])
+    if any(lower) and len(lower) > 2 and LISTS["units"].issuperset(cell.lower() for cell in lower if cell):
         names = [f"{a} ({b})" if at and b else a for at, (a, b) in enumerate(zip(upper, lower, strict=False))]
         return [(line, names), *rows[2:]]
     for at in range(1, len(spread)):
@@ -214,15 +245,16 @@ def _one_header(rows: list[Row]) -> list[Row]:
     return _one_header([(line, names), *rows[2:]])
 
 
-def _matrix(header: Sequence[str], body: Sequence[Row], title: str) -> Iterator[TableRule]:
+def _matrix(header: Names, body: list[Row], title: str, more: Names, aside: Places) -> Iterator[TableRule]:
     row_name, _, column_name = re.sub(r"[/\\]", "\0", header[0]).partition("\0")
-    for line, cells in body:
-        for name, cell in zip(header[1:], cells[1:], strict=False):
-            if cell and cell not in _BLANK:
+    for (line, cells), added in zip(body, more, strict=True):
+        for at, (name, cell) in enumerate(zip(header, cells, strict=True)):
+            if at and at not in aside and cell and cell not in _BLANK:
                 pairs = (row_name, cells[0]), (column_name, name)
                 where = " and ".join(f"{kind.strip()} {value}".strip() for kind, value in pairs)
                 value = f"{title}{'' if title.endswith('?') else ':'} {cell}" if title else cell
-                yield TableRule(line, f"For {where}{',' if title else ':'} {value}.", f"For {where}", value)
+                said = f"For {where}{',' if title else ':'} {value}{added}."
+                yield TableRule(line, said, f"For {where}", f"{value}{added}")
 
 
 def _decisions(names: Names, body: list[Row], ifs: Places, last: Places, more: Names) -> Iterator[TableRule]:
@@ -230,7 +262,7 @@ def _decisions(names: Names, body: list[Row], ifs: Places, last: Places, more: N
         conditions = [
             lowered(cells[i].removesuffix("."))
             if names[i].lower() in PREMISE_NAMES
-            else f"{phrase(names[i])[3:]} {cells[i]}"
+            else f"{phrase(names[i])[3:]} {bound(cells[i]) or cells[i]}"
             if names[i][:3].lower() == "if "  # "If you have no": "eggs"
             else f"{phrase(names[i])} is {bound(cells[i]) or bare(cells[i])}"
             for i in ifs
@@ -297,14 +329,14 @@ def led_in(lead: str, rules: Sequence[TableRule], rows: Sequence[Row]) -> Iterat
 
 
 def bound(cell: str) -> str:
-    """Return the words of a cell that is a bound, such as ">= 3" or "0..5"."""
-    if cell[:1] in tuple("<>≤≥"):
-        cell = re.sub(r"^(>\s*[\d.,]+)\s*(?:–|-|to\b|bis\b)\s*(?=\d)", r"\1 and <=", cell)  # ">5-20"
-        return " ".join(re.sub(r"[<>]=?|[≤≥]", lambda sign: f" {WORDS['signs'][sign[0]]} ", cell).split())
-    if more := re.fullmatch(r"(\d[\d.,]*)\s*\+", cell):
-        return f"at least {more[1]}"
-    ends = _RE.range.fullmatch(cell)
-    return f"from {ends[1]} to {ends[2]}{ends[3]}".rstrip() if ends else ""
+    """Return the words of a cell that is a bound, such as ">= 3", "0..5" or "]2..9]", or a text as DMN writes it."""
+    for pattern, said in BOUNDS:
+        if match := re.fullmatch(pattern, cell):
+            return match.expand(said).rstrip()
+    if cell[:1] not in tuple("<>≤≥"):
+        return ""
+    cell = re.sub(r"^(>\s*[\d.,]+)\s*(?:–|-|to\b|bis\b)\s*(?=\d)", r"\1 and <=", cell)  # ">5-20"
+    return " ".join(re.sub(r"[<>]=?|[≤≥]", lambda sign: f" {WORDS['signs'][sign[0]]} ", cell).split())
 
 
 def phrase(name: str) -> str:

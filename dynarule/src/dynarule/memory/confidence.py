@@ -87,9 +87,8 @@ def measure_confidence(
     if not prompts:
         raise ValueError("no prompts: the confidence layer is measured on questions")
     if len(prompts) < ADVISED_QUESTIONS:
-        warnings.warn(
-            f"{len(prompts)} questions: the entropy curve is noisy below {ADVISED_QUESTIONS}", stacklevel=2
-        )
+        few = f"{len(prompts)} questions: the entropy curve is noisy below {ADVISED_QUESTIONS}"
+        warnings.warn(few, stacklevel=2)
     if isinstance(bank, RuleBank):
         banks = [bank] * len(prompts)
     else:

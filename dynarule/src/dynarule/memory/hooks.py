@@ -61,9 +61,8 @@ def attach(model: nn.Module, memory: Memory) -> Iterator[Memory]:
     handles = []
     try:
         decoder = model.get_decoder()  # type: ignore[operator]
-        handles.append(
-            decoder.register_forward_pre_hook(_Hook(partial(_note_tokens, memory)), with_kwargs=True)
-        )
+        note = _Hook(partial(_note_tokens, memory))
+        handles.append(decoder.register_forward_pre_hook(note, with_kwargs=True))
         handles.append(decoder.register_forward_hook(_Hook(lambda _module, _args, out: memory.end(out))))
         for layer, block in enumerate(blocks):
             block = getattr(block, "base_layer", block)  # inside PEFT's wrapper

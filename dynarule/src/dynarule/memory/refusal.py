@@ -59,11 +59,6 @@ def support_curve(
     """Return coverage against accuracy, from every question answered to none, and the most accurate point.
 
     For each answer its `Generation.support`, whether it is ``right``, and whether to refuse it would be.
-
-    Examples
-    --------
-    >>> support_curve([0.9, 0.2, 0.6], [True, False, True], [False, True, False])[1]
-    Point(least=0.4, coverage=0.6666666666666666, accuracy=1.0, answered=1.0)
     """
     ranked = sorted(zip(supports, right, unknown, strict=True))
     points = []

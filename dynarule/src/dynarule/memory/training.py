@@ -132,8 +132,7 @@ class TrainingMemory(LayerMemory):
         The R places that any token reads; which of them each token does, (B, T, R), none before a mark of the base's
         own; and what is added to their scores, (B, 1, T, R): nothing for one gold rule of the step, which a search has
         first, a little for further ones, and as much as a search would for others and those of later steps. Others are
-        those that the confidence layer's query ranks first, where it is what finds; with ``score_weight`` its scores
-        are what is added.
+        those that the confidence layer's query ranks first; with ``score_weight`` its scores are what is added.
         """
         batch = self.batch
         places_T = torch.arange(batch.question_BT.shape[1], device=rows_BK.device)

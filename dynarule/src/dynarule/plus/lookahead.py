@@ -140,20 +140,17 @@ class LookAhead(nn.Module):
     ) -> tuple[list[int], list[int]]:
         """Return which rules a search reads of the K best, best first, and the way of the first.
 
-        They are the best rule and its `way`; those that answer what is asked at once, which are needed in the end; and
-        where the best one is such a rule, the best that leads on, with its way, if it is about as good. Others of the
-        K begin like the best and lead elsewhere, and a model that reads them takes one for the other.
-
-        A ``whole`` plan has all rules that answer what is asked, whatever a search scores them, as a prompt needs: a
-        model takes from what it reads how many steps are to come.
+        They are the best rule and its `way`; those that answer what is asked at once; and where the best one is such a
+        rule, the best that leads on, with its way, if it is about as good. Others of the K begin like the best and lead
+        elsewhere, and a model takes one for the other. A ``whole`` plan has all rules that answer what is asked,
+        whatever a search scores them, as a prompt needs: a model takes from what it reads how many steps are to come.
         """
         depths = torch.stack([level_M[rules] for level_M in levels]).argmax(0).tolist()
         starts = rules[:1]
         if depths[0] == 0:
             ranked = zip(rules, depths, scores, strict=True)
-            starts = (
-                rules[:1] + [rule for rule, depth, score in ranked if depth and score >= scores[0] - TIE][:1]
-            )
+            onward = [rule for rule, depth, score in ranked if depth and score >= scores[0] - TIE]
+            starts = rules[:1] + onward[:1]
         ways = [self.way(rule, levels, tables, width) for rule in starts]
         ends = [rule for rule, depth in zip(rules, depths, strict=True) if depth == 0]
         if whole:

@@ -24,15 +24,12 @@ class SearchInput(NamedTuple):
 class SearchReader(nn.Module):
     """Attention of a search's token over the text before it, by itself, to what it asks a bank.
 
-    In the paper a search asks with its own token's state alone, and the prompt with the mean of its tokens. A base's
-    first layers need not have moved what matters into that token, and a mean forgets what stood where.
-
-    Heads tell apart ``offsets`` tokens to each side of where the last step is in the question (0: they read by content
-    alone). A base that was not pretrained on such questions has no state that says which of several independent cases
-    comes next: the step before is looked up in the question, by what both say, and each head learns how far from there
-    it reads (location-aware attention; before the first step, how far from the start). They tell apart ``tail`` tokens
-    back from the end of the question, and of the last step: questions end with what they ask, and steps with what
-    follows, whatever their words are.
+    In the paper a search asks with its own token's state alone, which a base's first layers need not have moved into
+    it, and the prompt with the mean of its tokens, which forgets what stood where. Heads tell apart ``offsets`` tokens
+    to each side of where the last step is in the question (0: they read by content alone): that step is looked up, by
+    what both say, since a base that was not pretrained on such questions has no state that says which of several cases
+    comes next (location-aware attention; before the first step, from the start). They tell apart ``tail`` tokens back
+    from the end of the question, and of the last step: questions end with what they ask, and steps with what follows.
     """
 
     def __init__(self, hidden: int, out: int, heads: int, offsets: int = 0, tail: int = 0) -> None:

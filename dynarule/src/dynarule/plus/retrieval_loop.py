@@ -149,9 +149,8 @@ class RetrievalLoop:
         """Return what searches of a pool go by: their own scores and the backward levels."""
         ahead = self.finder.ahead
         assert ahead is not None
-        levels = ahead.levels(
-            goal_BM, Tables(SharedRows(keys_MP), SharedRows(values_MP)), self.levels, self.width
-        )
+        tables = Tables(SharedRows(keys_MP), SharedRows(values_MP))
+        levels = ahead.levels(goal_BM, tables, self.levels, self.width)
         return planned(scores_BM, levels, ahead.weight)
 
     def hard_rules(self, searches: Sequence[KnownSearch], draw: np.random.Generator) -> list[int]:
@@ -207,14 +206,12 @@ class RetrievalLoop:
             known: SearchInput = finder.white(self.held_out.inputs(numbers, keys_MP.device))
             state_BM = planned_BM = finder.scores(known, keys_MP)
             if finder.ahead is not None:
-                planned_BM = self._planned(
-                    state_BM, finder.ahead.goal(known) @ values_MP.T, keys_MP, values_MP
-                )
+                goal_BM = finder.ahead.goal(known) @ values_MP.T
+                planned_BM = self._planned(state_BM, goal_BM, keys_MP, values_MP)
             gold_BM = _marks([item.gold for item in part], pool_M, keys_MP.device)
             for item, *scores_2M, gold_M in zip(part, planned_BM, state_BM, gold_BM, strict=True):
-                with_plan, state = (
-                    float(step_recall(s[None, None], gold_M[None, None])[0]) for s in scores_2M
-                )
+                one_M = gold_M[None, None]
+                with_plan, state = (float(step_recall(s[None, None], one_M)[0]) for s in scores_2M)
                 recalls["recall"].append(with_plan)
                 recalls["recall_state"].append(state)
                 if item.later:

@@ -113,9 +113,8 @@ def read_searches(
             held = None
             if config.first_layer != layer:
                 needed = {rule for i in part for step in encoded[i].gold for rule in step}
-                pool_M = torch.from_numpy(pools.draw(needed, max(READ_RULES, len(needed)), start)).to(
-                    bank.device
-                )
+                drawn = pools.draw(needed, max(READ_RULES, len(needed)), start)
+                pool_M = torch.from_numpy(drawn).to(bank.device)
                 sides = bank.keys[pool_M].to(device), bank.values[pool_M].to(device)
                 none_BS, unforced_BSG = ids_BT.new_empty(len(part), 0), ids_BT.new_full((len(part), 1, 1), -1)
                 held = RuleBatch(*sides, question_BT.to(device), none_BS, unforced_BSG)
@@ -136,9 +135,8 @@ def read_searches(
             places, gold = places[1:], gold[1:]
         chain = _family(row) in ("", "multi_hop", "unknown")
         for step, (place, wanted) in enumerate(zip(places, gold, strict=True)):
-            items.append(
-                KnownSearch(number, place, wanted, gold[-1] if chain else wanted, chain and step > 0)
-            )
+            last = gold[-1] if chain else wanted
+            items.append(KnownSearch(number, place, wanted, last, chain and step > 0))
         links += [(one[0], two[0]) for one, two in itertools.pairwise(gold) if chain]
     return Searches(states, marks, starts, items, links, [_family(rows[i]) for i in range(len(rows))])
 

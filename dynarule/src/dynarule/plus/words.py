@@ -71,14 +71,6 @@ class Words:
     :math:`\log(1 + (N - n_t + 1/2) / (n_t + 1/2))^2`, where :math:`n_t` of the N different premises and conclusions
     have it, however often a bank keeps them; those that are written differently are different. With a ``stemmer`` of
     Snowball words are compared by stems, where a text says a rule in another form ("greets" for ``Greet(A, B)``).
-
-    Examples
-    --------
-    >>> words = Words(["the cat is wet", "the cat is dry"], ["it is cold", "it is warm"])
-    >>> words.premises("Kit, the cat, is wet.").tolist()
-    [1.0, 0.4...]
-    >>> Words(["Greet(A, B)"], [""], stemmer="english").premises("A greets B.").tolist()
-    [1.0]
     """
 
     def __init__(self, premises: Sequence[str], conclusions: Sequence[str], stemmer: str = "") -> None:
@@ -128,14 +120,9 @@ def _flat(texts: Sequence[Sequence[int]]) -> Tensor:
 
 
 def terms(text: str, stemmer: Stemmer | None = None) -> list[str]:
-    """Return the words of a text, lower case, and the pairs of neighbours among them, each once.
+    """Return the words of a text, lower case, and the pairs of neighbours among them ("a cat"), each once.
 
     With a stemmer, the stems of those that are no single letter: a rule's variables count for nothing then.
-
-    Examples
-    --------
-    >>> terms("A cat, a wet cat.")
-    ['a', 'cat', 'wet', 'a cat', 'cat a', 'a wet', 'wet cat']
     """
     words = WORD.findall(text.lower())
     if stemmer is not None:

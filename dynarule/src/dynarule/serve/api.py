@@ -45,8 +45,7 @@ Natural = Annotated[int, Query(ge=0)]
 def make_app(engine: Engine, api_key: str | None = None) -> FastAPI:
     """Return the web application (ASGI) of an engine.
 
-    With a key, every route but ``/health`` and the page asks for it; without one, only this machine's own names are
-    answered.
+    With a key, every route but ``/health`` and the page asks for it; without one, only this machine's names may ask.
     """
     app = FastAPI(title="dynarule", openapi_url=None, docs_url=None, redoc_url=None)
 

@@ -53,12 +53,8 @@ async def respond(
     told = {"unknown_words": words} if words else {}
     chat = isinstance(asked, ChatCompletion)
     name, kind = ("chatcmpl", "chat.completion") if chat else ("cmpl", "text_completion")
-    head = {
-        "id": f"{name}-{secrets.token_hex(12)}",
-        "object": kind,
-        "created": int(time.time()),
-        "model": book,
-    }
+    now = int(time.time())
+    head = {"id": f"{name}-{secrets.token_hex(12)}", "object": kind, "created": now, "model": book}
     if asked.stream:
         head["object"] = "chat.completion.chunk" if chat else kind
         with_usage = bool((asked.stream_options or {}).get("include_usage"))

@@ -13,15 +13,7 @@ LEAST = 5
 
 
 def words_of_text(text: str) -> list[str]:
-    """Return the words of a text: runs of letters and their marks, without names such as w11 and my_rule.
-
-    Chinese and Japanese signs are words.
-
-    Examples
-    --------
-    >>> words_of_text("Müller's dogs, w11: 借书")
-    ['Müller', 's', 'dogs', '借', '书']
-    """
+    """Return runs of letters and their marks, Chinese and Japanese signs, without names such as w11 and my_rule."""
     signs = "".join(f" {sign} " if east_asian_width(sign) in "WF" else sign for sign in text)
     words = "".join(sign if category(sign)[:1] in "LMN" or sign == "_" else " " for sign in signs).split()
     return [word for word in words if not any(sign.isdigit() or sign == "_" for sign in word)]
@@ -30,8 +22,7 @@ def words_of_text(text: str) -> list[str]:
 def unfamiliar(tokenizer: Any, texts: Sequence[str]) -> tuple[list[str], int]:
     """Return the words of texts that a tokenizer's training hardly held, and how many different words there are.
 
-    A word is one that has no token, or is spelled nearly letter by letter; or one in several tokens, in a text most of
-    whose words are.
+    Such a word has no token, or is spelled nearly letter by letter; or has several, as most words of its text.
     """
     words = [list(dict.fromkeys(words_of_text(text))) for text in texts]
     counts = {word: _tokens(tokenizer, word) for part in words for word in part}

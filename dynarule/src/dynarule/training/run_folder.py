@@ -54,8 +54,7 @@ def claim(folder: Path, settings: Mapping[str, Any], resume: bool, write: bool =
     """Take a folder, held by `dynarule._files.exclusive`, for a run; return the checkpoint to go on from, or None.
 
     ``settings`` make a run the same one: written to ``recipe.json``, and compared on resuming (ValueError). A new run
-    never shares a folder with older checkpoints, which a later resume could take for its own (FileExistsError). Of
-    several processes one may ``write``.
+    never shares a folder with older checkpoints (FileExistsError). Of several processes one may ``write``.
     """
     for path in folder.glob("checkpoint-*"):
         refuse_link(path)
