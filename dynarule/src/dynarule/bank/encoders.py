@@ -189,7 +189,10 @@ def open_encoder(name: str, model: nn.Module | None = None, tokenizer: Any = Non
         If the encoder cannot be loaded, or ``layers:N`` comes without a model.
     """
     if name.endswith(PREMISE):
-        encoder = open_encoder(name.removesuffix(PREMISE), model, tokenizer)
+        plain = name.removesuffix(PREMISE)
+        if not plain or plain.endswith(PREMISE):
+            raise ValueError(f"encoder {name!r}: expected a name, and {PREMISE} once behind it")
+        encoder = open_encoder(plain, model, tokenizer)
         encoder.fingerprint += PREMISE_KEYS
         return encoder
     if not name.startswith(PREFIX):

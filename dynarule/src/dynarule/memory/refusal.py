@@ -61,6 +61,8 @@ def support_curve(
     For each answer its `Generation.support`, whether it is ``right``, and whether to refuse it would be.
     """
     ranked = sorted(zip(supports, right, unknown, strict=True))
+    if not ranked:
+        raise ValueError("no answers to choose a support by")
     points = []
     for refused in range(len(ranked) + 1):
         below, above = (ranked[at][0] if 0 <= at < len(ranked) else None for at in (refused - 1, refused))

@@ -42,6 +42,8 @@ class RulePools:
     ) -> None:
         if not 0 <= hard_share <= 1:
             raise ValueError(f"hard_share must be between 0 and 1, got {hard_share!r}")
+        if premises is not None and len(premises) != count:
+            raise ValueError(f"{count} rules but {len(premises)} premises")
         self.count, self.hard_share, self.seed = count, hard_share, seed
         self._premises = premises
         self._same: dict[Any, list[int]] = {}

@@ -126,4 +126,9 @@ def recipe_steps(recipe: Recipe, questions: int, processes: int = 1) -> int:
 
 def recipe_file(name: str) -> Path:
     """Return ``deepspeed_zero2_offload.json`` (the paper's), or ``accelerate_zero2_offload.yaml``, the same."""
-    return Path(__file__).parent / "recipes" / name
+    path = Path(__file__).parent / "recipes" / name
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no recipe file {name!r}; there are {sorted(p.name for p in path.parent.iterdir())}"
+        )
+    return path

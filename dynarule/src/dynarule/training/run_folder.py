@@ -80,7 +80,10 @@ def same_run(folder: Path, settings: Mapping[str, Any], begun: bool) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(settings, indent=1) + "\n")
         return
-    started = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    try:
+        started = dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error}); delete it to resume without the check") from None
     for name, value in settings.items():
         if name in started and started[name] != value:  # an older version's file says less
             raise ValueError(
