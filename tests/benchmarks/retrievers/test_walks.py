@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from dynarule.bank import split_rule
+from dynarule.bank import parts_of
 from rwbench.retrievers import Retriever
 from rwbench.retrievers.both_ends import BothEnds, content
 from rwbench.retrievers.graph import Graph
@@ -52,7 +52,7 @@ def test_unknown_words_find_nothing_and_bad_settings_are_refused(search):
 
 def by_loops(rules, asked, known, count, width):
     """Scores by loops over sets of terms, a rule at a time: forward from what is known, backward from what is asked."""
-    premises, conclusions = ([set(content(split_rule(text)[side])) for text in rules] for side in (0, 1))
+    premises, conclusions = ([set(content(parts_of(text)[side])) for text in rules] for side in (0, 1))
     counts = Counter(term for pair in zip(premises, conclusions, strict=True) for term in set.union(*pair))
 
     def weight(terms):

@@ -9,7 +9,7 @@ import random
 import pytest
 import torch
 from dynarule.bank import storage
-from dynarule.bank.clauses import split_rule
+from dynarule.bank.clauses import parts_of
 from dynarule.bank.encoders import PREMISE_KEYS
 from dynarule.bank.rows import largest
 from dynarule.projection import dot_rows
@@ -194,7 +194,7 @@ def test_what_is_saved_is_loaded_and_changed_without_touching_the_file(tmp_path,
     assert len(loaded.ids) == len(set(loaded.ids)) == 36
     assert [loaded.row(name) for name in loaded.ids] == list(range(36))
     assert torch.equal(loaded.keys_MP, encode(loaded.texts).to(dtype))
-    assert torch.equal(loaded.values_MP, encode([split_rule(t).conclusion for t in loaded.texts]).to(dtype))
+    assert torch.equal(loaded.values_MP, encode([parts_of(t)[1] for t in loaded.texts]).to(dtype))
     assert (tmp_path / "bank" / "bank.safetensors").read_bytes() == before
     RuleBank(torch.zeros(0, 4), torch.zeros(0, 4), [], []).save(tmp_path / "empty")
     assert len(RuleBank.load(tmp_path / "empty")) == 0
@@ -304,10 +304,8 @@ def test_rules_of_one_premise_share_a_key_and_changes_keep_rows_with_their_rules
             return RuleBank.from_texts(
                 texts, None, lambda few: read.append(few) or encode(few), names, fingerprint
             )
-        keys = encode([split_rule(text).premise for text in texts])
-        return RuleBank(
-            keys, encode([split_rule(text).conclusion for text in texts]), names, texts, fingerprint
-        )
+        keys = encode([parts_of(text)[0] for text in texts])
+        return RuleBank(keys, encode([parts_of(text)[1] for text in texts]), names, texts, fingerprint)
 
     projection = RuleAdapter(tiny_model("qwen2"), dynarule_config(WIDTH))[1]
     query_BHD = torch.randn(5, projection.k.out_features // projection.head_dim, projection.head_dim)
@@ -315,10 +313,8 @@ def test_rules_of_one_premise_share_a_key_and_changes_keep_rows_with_their_rules
     def same(one, other):
         for bank in (one, other):
             assert list(zip(bank.ids, bank.texts, strict=True)) == list(expected.items())
-            assert torch.equal(bank.keys_MP, encode([split_rule(text).premise for text in expected.values()]))
-            assert torch.equal(
-                bank.values_MP, encode([split_rule(text).conclusion for text in expected.values()])
-            )
+            assert torch.equal(bank.keys_MP, encode([parts_of(text)[0] for text in expected.values()]))
+            assert torch.equal(bank.values_MP, encode([parts_of(text)[1] for text in expected.values()]))
             assert [bank.row(name) for name in bank.ids] == list(range(len(bank)))
         rows = torch.randperm(len(one))[:4]
         assert torch.equal(one.keys[rows], other.keys[rows])
@@ -371,12 +367,12 @@ def test_each_different_text_is_embedded_once_block_by_block(fingerprint, monkey
     }
     bank = RuleBank.from_texts(texts, None, lambda block: blocks.append(block) or encode(block), **options)
     read = [text for block in blocks for text in block]
-    keys = texts if fingerprint == "characters" else [split_rule(text).premise for text in texts]
-    assert len(read) == len(set(read)) == len({*keys, *(split_rule(text).conclusion for text in texts)})
+    keys = texts if fingerprint == "characters" else [parts_of(text)[0] for text in texts]
+    assert len(read) == len(set(read)) == len({*keys, *(parts_of(text)[1] for text in texts)})
     assert max(map(len, blocks)) == 8 and counts[-1] == (len(read), len(read)) and len(counts) == len(blocks)
     assert len(bank.keys.different) == len(set(keys)) and len(bank.values.different) == 10
     assert torch.equal(bank.keys_MP, encode(keys).half())
-    assert torch.equal(bank.values_MP, encode([split_rule(text).conclusion for text in texts]).half())
+    assert torch.equal(bank.values_MP, encode([parts_of(text)[1] for text in texts]).half())
 
 
 def test_an_embedding_that_does_not_fit_its_dtype_is_named():

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from dynarule.bank.clauses import split_rule
+from dynarule.bank.clauses import parts_of
 from dynarule.plus.words import SearchText, Words, words_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,24 +21,19 @@ TEXTS = st.lists(st.text("ab c1_(,A", max_size=12), min_size=1, max_size=5)
 
 
 def said(text):
-    """Words and pairs of neighbours."""
     words = re.findall("[a-z]+|[0-9]+", text.lower())
     return {*words, *(f"{one} {two}" for one, two in pairwise(words))}
 
 
 def different(premises, conclusions):
-    """All texts of a bank that say something, each once a side."""
     return [each for side in (premises, conclusions) for each in dict.fromkeys(side) if said(each)]
 
 
 def parts(rules):
-    """Premises and conclusions."""
     return zip(*(rule[:-1].split(", ") for rule in rules), strict=True)
 
 
 def cover(text, other, everything):
-    """How much of the other's terms a text has, by their weight."""
-
     def weight(terms):
         counts = [sum(term in said(each) for each in everything) for term in terms]
         return sum(math.log1p((len(everything) - n + 0.5) / (n + 0.5)) ** 2 for n in counts)
@@ -150,8 +145,13 @@ def test_words_are_those_of_the_rules_however_a_bank_keeps_them(rules):
     torch.testing.assert_close(words_of(shared).begun(search, shared), words_of(more).begun(search, more))
 
 
+def test_a_premise_counts_by_whether_an_amount_is_within_its_bounds():
+    bank = random_bank(["Dogs over 28 kg stay here.", "Dogs of 28 kg or less stay there."])
+    light, heavy = (words_of(bank).begun(SearchText(f"It has {n} kg.", "", ""), bank) for n in (9, 30))
+    torch.testing.assert_close(heavy - light, torch.tensor([1.0, -1.0]))
+
+
 def read(model, adapter, bank, tokenizer, *texts, search=SEARCH, **settings):
-    """The memory after it read texts one after another, through a cache."""
     memory, cache = TokenMemory(adapter, bank, search, tokenizer=tokenizer, **settings), None
     with attach(model, memory):
         for text in texts:
@@ -202,8 +202,8 @@ def test_a_search_goes_by_stems_where_the_adapter_says_so(stemmer, first, tiny_m
 
 
 def test_after_a_change_only_new_rules_are_taken_apart(monkeypatch):
-    split = Mock(wraps=split_rule)
-    monkeypatch.setattr("dynarule.bank.bank.split_rule", split)
+    split = Mock(wraps=parts_of)
+    monkeypatch.setattr("dynarule.bank.bank.parts_of", split)
     bank, more = random_bank(["If A is wet, B dries."]), random_bank(["If G, H.", "If E is old, F goes."])
     more.remove(["r0"])
     words_of(bank)

@@ -54,10 +54,10 @@ class BothEnds(Retriever):
 
     def scorer(self, ids: Ids, texts: Sequence[str], parts: Parts | None = None) -> Scorer:
         """Index premises and conclusions."""
-        from dynarule.bank import split_rule
+        from dynarule.bank import parts_of
 
         place: dict[str, int] = {}  # the column of each term
-        said = [(parts or {}).get(text) or split_rule(text)[:2] for text in texts]
+        said = [(parts or {}).get(text) or parts_of(text) for text in texts]
         before, after = (_Side([both[side] for both in said], place) for side in (0, 1))
         before.terms.resize((before.terms.shape[0], len(place)))
         counts = before.counts + after.counts

@@ -5,7 +5,7 @@ from .._lazy import lazy_names
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     bank="RuleBank",
-    clauses="split_rule",
+    clauses="parts_of split_rule",
     embedding_cache="EmbeddingCache",
     encoders="SentenceEncoder encoder_of folder_hash key_texts open_encoder read_as_text verbalise",
     layer_encoder="LayerEncoder",

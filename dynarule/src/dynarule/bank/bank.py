@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from .clauses import split_rule
+from .clauses import parts_of
 from .embedding_cache import Encode, embed, unique_texts
 from .encoders import PREMISE_KEYS, key_texts
 from .rows import SharedRows, check_embeddings, largest
@@ -46,7 +46,7 @@ class RuleBank:
     version : int
         Grows with every change.
     parts : dict of str to (str, str)
-        Premise and conclusion of rules whose owner says them otherwise than `split_rule` finds them, by text.
+        Premise and conclusion of rules whose owner says them otherwise than `parts_of` finds them, by text.
     keys, values : SharedRows
         Different embeddings of rules and of conclusions, and the rows of each rule; some may be of removed rules.
 
@@ -71,7 +71,7 @@ class RuleBank:
         self._ids, self._texts = tuple(listed("ids", ids)), tuple(listed("texts", texts))
         self.parts: dict[str, tuple[str, str]] = {}
         self.file: Any = None  # what tells the file that holds it as it is from another, in `changed_bank`
-        self._found: dict[str, tuple[str, str]] = {}  # as `split_rule` found, which takes long for all
+        self._found: dict[str, tuple[str, str]] = {}  # as `parts_of` found, which takes long for all
         check_embeddings(self.ids, (keys_UP, key_rows_M), (values_VP, value_rows_M))
         self.keys = SharedRows(keys_UP, key_rows_M)
         self.values = SharedRows(values_VP, value_rows_M)
@@ -98,7 +98,7 @@ class RuleBank:
         ----------
         rules, conclusions : sequence of str
             Lists, or columns of a ``datasets.Dataset``. Conclusions None: found in each rule, see
-            `dynarule.bank.split_rule`.
+            `dynarule.bank.parts_of`.
         encode : callable
             A `SentenceEncoder`, an `EmbeddingCache` over one, or any function from texts to embeddings (N, P).
         ids : sequence of str, optional
@@ -130,8 +130,8 @@ class RuleBank:
         bank = cls(keys.different, values.different, made.ids, made.texts, name, values.at_M, keys.at_M)
         # Without premises of an owner's own none are noted: conclusions of a table alone are values, no more.
         for text, premise, conclusion in zip(made.texts, premises, made.conclusions, strict=False):
-            found = split_rule(text)
-            if (parts := (premise or found.premise, conclusion)) != found[:2]:
+            found = parts_of(text)
+            if (parts := (premise or found[0], conclusion)) != found:
                 bank.parts[text] = parts
         return bank
 
@@ -210,9 +210,9 @@ class RuleBank:
         return self.keys.different.shape[1]
 
     def parts_of(self, text: str) -> tuple[str, str]:
-        """Return premise and conclusion of a rule's text, as its owner says, else as `split_rule` does."""
+        """Return premise and conclusion of a rule's text, as its owner says, else as `parts_of` does."""
         if text not in self.parts and text not in self._found:
-            self._found[text] = split_rule(text)[:2]
+            self._found[text] = parts_of(text)
         return self.parts.get(text) or self._found[text]
 
     def row(self, id: str) -> int:
@@ -242,23 +242,10 @@ class RuleBank:
         top_k: int | None,
         allowed_BM: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the best rules for rule queries.
+        """Return the best K rules for rule queries, or for their mean over tokens, through a layer's projections.
 
-        Parameters
-        ----------
-        projection : RuleProjection
-            The layer's projections.
-        query_BHD : Tensor
-            Rule queries, or their mean over tokens.
-        top_k : int or None
-            K; None, or more than there are: all rules.
-        allowed_BM : Tensor of bool or None
-            Which rules each query may find, at least K; None: all.
-
-        Returns
-        -------
-        tuple of Tensor
-            Scores (B, K), the mean over heads of q~ . k~ / sqrt(D), best first, and the rows of the rules.
+        They are scores (B, K), the mean over heads of q~ . k~ / sqrt(D), best first, and rows of rules. A ``top_k`` of
+        None, or more than there are, is all rules; ``allowed_BM`` says which each query may find, at least K.
         """
         count = len(self) if top_k is None else min(top_k, len(self))
         return largest(self.scores(projection, query_BHD), count, allowed_BM)

@@ -6,7 +6,7 @@ Where no structure is sure the whole rule is both its premise and its conclusion
 """
 
 import re
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from . import lexicon as lex
@@ -73,6 +73,37 @@ def split_rule(rule: str) -> Clauses:
                 premise, conclusion = f"{premise}, {more[0]}", more[1].rstrip(",;:")
             return Clauses(premise, conclusion + text[len(read) :], True)
     return Clauses(whole, whole, False)
+
+
+def parts_of(rule: str) -> tuple[str, str]:
+    """Return what a search takes as a rule's premise and conclusion.
+
+    They are those of `split_rule`. Where these are not sure, or the premise is a few words at the end without a verb,
+    a rule is about its subject, or about what its end restricts; one that says what a person does, about that.
+
+    Examples
+    --------
+    >>> parts_of("The Heron tank is locked at 20:15.")
+    ('The Heron tank', 'is locked at 20:15')
+    >>> parts_of("Ms Ito ticks off the names of all who come late.")
+    ('all who come late', 'Ms Ito ticks off the names')
+    """
+    premise, conclusion, sure = split_rule(rule)
+    text = " ".join(rule.split()).removesuffix(".")
+    if sure and (text.find(premise) <= text.find(conclusion) or has_verb(premise)):
+        return premise, conclusion
+    pairs = pairwise([(0, ""), *words_of(text)])
+    verbs = (at for (_, one), (at, word) in pairs if at and one not in lex.RELATIVE and _finite(word, one))
+    if not (at := next(verbs, 0)):
+        return premise, conclusion
+    subject, said = text[:at].strip(), text[at:]
+    if restricted := _RE.restricted.search(said):
+        return said[restricted.end() :], f"{subject} {said[: restricted.start()]}"
+    return (said, text) if _RE.person.match(subject) else (subject, said)
+
+
+def _finite(word: str, before: str) -> bool:
+    return word in lex.MODALS or (word in VERBS and before not in lex.NOT_BEFORE_VERB)
 
 
 def _forms(text: str) -> tuple[str, str] | None:
@@ -154,7 +185,7 @@ def _subject(text: str) -> tuple[str, str] | None:
             return None  # "The form asks whether anyone under 18 lives there"
         if before in lex.AMOUNTS and i > 1 and words[i - 2][1] in ("or", "and"):
             before = ""  # "65 or over"
-        finite = word in lex.MODALS or (word in VERBS and before not in lex.NOT_BEFORE_VERB)
+        finite = _finite(word, before)
         if found and (word in lex.RELATIVE | {"and", "or", "but"} or CLAUSAL.fullmatch(word)):
             beyond = re.sub(r"\S+ ", "", text[words[i][0] :], count=2) if word in ("and", "or") else ""
             if text[: words[found[-1]][0]].endswith(", ") and (found[-1] == i - 1 or has_verb(beyond)):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .._lazy import need
-from .clauses import split_rule
+from .clauses import parts_of
 from .layer_encoder import PREFIX, LayerEncoder
 from .lexicon import WORDS, patterns
 from .sources import listed
@@ -166,7 +166,7 @@ def key_texts(rules: Sequence[str], encoder: str) -> list[str]:
     """
     if not encoder.endswith(PREMISE_KEYS):
         return list(rules)
-    return [split_rule(rule).premise for rule in rules]
+    return [parts_of(rule)[0] for rule in rules]
 
 
 AnyEncoder = SentenceEncoder | LayerEncoder

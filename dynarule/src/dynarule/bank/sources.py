@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from .._lazy import need
-from .clauses import split_rule
+from .clauses import parts_of
 from .lexicon import LISTS
 
 LONGEST = 8_000
@@ -98,7 +98,7 @@ def make_rules(
     if not len(texts) == len(given) == len(names):
         raise ValueError(f"{len(texts)} rules, {len(given)} conclusions, {len(names)} ids; give one each")
     check_rules(names, texts)
-    made = [split_rule(text).conclusion if c is None else c for text, c in zip(texts, given, strict=True)]
+    made = [parts_of(text)[1] if c is None else c for text, c in zip(texts, given, strict=True)]
     for name, conclusion in zip(names, made, strict=True):
         if not isinstance(conclusion, str) or not same_form(conclusion):
             raise ValueError(f"rule {name!r} has an empty conclusion; leave it out to find it in the rule")

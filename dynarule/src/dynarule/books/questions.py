@@ -80,15 +80,8 @@ def draft_questions(rules: Rules, count: int = 30) -> list[dict[str, Any]]:
     """Return drafts of questions, those of one rule and of chains in turn, spread over the book.
 
     A rule comes next in a chain where its premise is said by the words of the last one's conclusion. A question gives
-    the first premise and asks what follows in the end; its answer is the last conclusion.
-
-    Parameters
-    ----------
-    rules : Rules
-        As `dynarule.bank.sources.read_rules` returns them; those without a premise, or with one that is no statement
-        ("unless ..."), are left out.
-    count : int
-        Questions at most.
+    the first premise and asks what follows in the end; its answer is the last conclusion. Rules without a premise, or
+    with one that is no statement ("unless ..."), are left out.
     """
     parts = {row: split_rule(text) for row, text in enumerate(rules.texts)}
     sure = [row for row, clauses in parts.items() if clauses.sure and not _RE.unsaid.search(clauses.premise)]

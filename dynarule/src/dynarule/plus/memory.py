@@ -24,17 +24,11 @@ UNREAD = -1e4
 
 @dataclass(frozen=True)
 class PlusRetrieval(Retrieval):
-    """One search, for the trace.
+    """One search, for the trace."""
 
-    Attributes
-    ----------
-    way : list of str
-        With a look-ahead, how the first of the kept rules would lead to what is asked: ids of the rules after it.
-    read : list of str
-        Ids of the rules that token memory reads: with a look-ahead a plan, else the K.
-    """
-
+    # Ids of the rules after the best one by which, with a look-ahead, it would lead to what is asked.
     way: list[str] = field(default_factory=list, repr=False)
+    # Ids of the rules that token memory reads: with a look-ahead a plan, else the K.
     read: list[str] = field(default_factory=list, repr=False)
 
 

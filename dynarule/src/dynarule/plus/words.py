@@ -6,13 +6,16 @@ of all that they are the same here and there, and the states of a model's first 
 
 .. math::
 
-    s(m) \mathrel{+}= \lambda\, c(x, p_m) \left[ 1 - c(z, q_m) \right], \qquad
+    s(m) \mathrel{+}= \lambda \left[ c(x, p_m) + \tfrac{1}{2} b_m^{+} \right] \left[ 1 - c(z, q_m) \right]
+        - \tfrac{\lambda}{2} b_m^{-}, \qquad
     g_0(m) \mathrel{+}= \tfrac{\lambda}{w}\, c(y, q_m), \qquad
     \log \sigma(\mathrm{link}(m, j)) \mathrel{+}= \tfrac{\lambda}{w} \left[ c'(q_m, p_j) - 1 \right]
 
 with x the text since the last search, z all that was written so far, y the question, :math:`p_m` and :math:`q_m` a
 rule's premise and conclusion, w the weight of the levels, c(x, p) by how much a text covers another, and c' the larger
 of both directions. A step says its rule's premise as well as its conclusion, and what was said need not be found again.
+Where a premise bounds an amount ("more than 28 kilograms"), :math:`b^{+}` is 1 if one that the question says is within,
+:math:`b^{-}` if none is; RuleWorld's rules bound none.
 """
 
 import re
@@ -25,12 +28,15 @@ import torch
 from Stemmer import Stemmer
 from torch import Tensor
 
+from ..bank.amounts import amounts_of, fit
 from ..bank.bank import RuleBank
 
 WORD = re.compile(r"[^\W\d_]+|\d+")
 """A run of letters, or of digits: ``Tiny_cat(A)`` has three words."""
 POWER = 2.0
 """Of the inverse document frequency, by which a term weighs."""
+AMOUNT = 0.5
+"""What an amount within a premise's bounds counts, of all words of the premise."""
 
 
 class SearchText(NamedTuple):
@@ -87,6 +93,8 @@ class Words:
         count_T = torch.bincount(_flat(different), minlength=len(self._number)).float()
         weight_T = torch.log1p((len(different) - count_T + 0.5) / (count_T + 0.5)) ** POWER
         self._premises, self._conclusions = (_Terms(side, weight_T) for side in sides)
+        amounts = ((row, amount) for row, text in enumerate(premises) for amount in amounts_of(text))
+        self._bounds = [(row, amount) for row, amount in amounts if amount.low != amount.high]
 
     def premises(self, text: str) -> Tensor:
         """Return by how much a text covers each premise, 0 to 1: (U,)."""
@@ -97,9 +105,13 @@ class Words:
         return self._covered(self._conclusions, text)
 
     def begun(self, text: SearchText, bank: RuleBank) -> Tensor:
-        """Return by how much each rule of the bank goes on from a text, and says what it does not: 0 to 1, (M,)."""
-        premise = self.premises(text.latest or text.question)[bank.keys.every.cpu()]
-        return premise * (1 - self.conclusions(text.written)[bank.values.every.cpu()])
+        """Return by how much each rule of the bank goes on from a text, and says what it does not, (M,)."""
+        begun, beyond = self.premises(text.latest or text.question), torch.zeros(len(self._premises.texts))
+        for row, bound in self._bounds:
+            fits = AMOUNT * fit(text.question, bound)
+            begun[row], beyond[row] = begun[row] + max(fits, 0.0), min(fits, 0.0)
+        rows, new = bank.keys.every.cpu(), 1 - self.conclusions(text.written)[bank.values.every.cpu()]
+        return begun[rows] * new + beyond[rows]
 
     def links(self, premises_N: Tensor, which: slice = slice(None)) -> Tensor:
         """Return by how much conclusions, or some, and some premises cover each other, the larger of both: (N, V)."""
