@@ -98,9 +98,10 @@ def is_clause(title: str) -> bool:
     return any(agrees) or not MODALS.isdisjoint(words)
 
 
-def is_number(block: Block) -> bool:
-    """Say whether an item has a number or a letter."""
-    return block.mark.strip("().").isalnum()
+def count_of(block: Block) -> str:
+    """Return what counts an item: "1", "A" or "a", or nothing."""
+    name = block.mark.strip("().")
+    return "1" if name.isdigit() else "" if not name.isalnum() else "A" if name.isupper() else "a"
 
 
 def next_of(mark: str) -> str:
@@ -123,7 +124,7 @@ def _is_titled_thing(block: Block) -> bool:
 def _part_titles(blocks: list[Block]) -> None:
     """Part titles off the items of a list, if half begin with one: "(1) Weeds. Grass that is ..."."""
     for _, run in groupby(blocks, lambda block: block.kind):
-        items = [block for block in run if block.kind == "item" and is_number(block)]
+        items = [block for block in run if block.kind == "item" and count_of(block)]
         for depth in {item.depth for item in items}:
             beside = [(item, _RE.run_in.match(item.text)) for item in items if item.depth == depth]
             titles = [(item, title) for item, title in beside if title]
@@ -155,13 +156,13 @@ def nested(blocks: list[Block]) -> list[Block]:
         # the kind of its mark: "(1)", "a)", "(i)"; "(i)" behind "(h)" is a letter
         name = block.mark.strip("().")
         roman = name.strip("ivx") == "" and above.mark.strip("().") != chr(ord(name[:1] or "a") - 1)
-        kind = "1" if name.isdigit() else "i" if roman else "A" if name.isupper() else "a"
+        kind = "i" if roman else count_of(block)
         level = block.depth, block.mark.replace(name, kind) if name.isalnum() else block.mark
         counts = [each for each in levels if each[1] == level[1] and next_of(last[each]) == block.mark]
         if counts and name.isalnum() and level not in levels:
             level = counts[-1]  # whatever its column
         # numbers lead in to those of another kind, bullets behind a colon
-        goes_on = not is_number(above) or above.text.endswith((",", ";")) or is_whole(above.text)
+        goes_on = not count_of(above) or above.text.endswith((",", ";")) or is_whole(above.text)
         leads = above.text.endswith((":", "—", "–")) or not goes_on
         while levels and level not in levels and level[0] < levels[-1][0]:
             levels.pop()

@@ -11,7 +11,7 @@ from typing import Any
 from ..bank.clauses import split_rule
 from ..bank.lexicon import ARTICLES, LISTS, RESTRICTS, VERBS, has_verb, is_told, opens_with_verb, patterns
 from ..bank.openings import CLAUSAL, leading
-from .blocks import OPEN, SECTION, Block, is_clause, is_number, is_title, is_whole, says_itself
+from .blocks import OPEN, SECTION, Block, count_of, is_clause, is_title, is_whole
 from .parts import FOREIGN
 from .rules import BookReading, DocumentRule
 from .sentences import RUNS_ON, TITLE, joined, lowered, no_rule, sentences, whole_item
@@ -70,15 +70,17 @@ class Document:
                 block.kind, block.depth = "heading", 19 if run_in else 8 + block.depth + of_table
                 block.text = block.text.rstrip(":.")
             torn = OPEN.search(block.text) and _RE.goes_on.match(after.text) and not imprint
-            if block.text.endswith(" of:"):  # "The officers consist of:", "A chairman, a secretary and ..."
-                torn = is_whole(after.text) and not says_itself(after.text)
+            order = VERBS.get(after.text.split(" ")[0].lower())
+            runs = RUNS_ON.search(block.text[:-1]) or _SAID.following.search(block.text)
+            beside = after.line_at(0) == block.starts[-1][1] + 1 or block.text.endswith(" of:")
+            if beside and block.text.endswith(":") and has_verb(block.text):  # "You are ill:", "Go home."
+                torn = is_whole(after.text) and not (_SAID.following.search(block.text) or (runs and order))
             proviso = _SAID.proviso.match(f"{block.text[-1:]} {after.text}")
             if (torn and block.kind == after.kind == "text") or (proviso and after.kind in ("text", "item")):
                 block.go_on(after.text, after.line_at(0))
                 blocks[end], at = block, end
                 continue
-            asks = block.kind in ("heading", "text") or after.kind == "text"
-            if asks and block.text.endswith("?"):
+            if block.text.endswith("?") and (block.kind in ("heading", "text") or after.kind == "text"):
                 end = self._answer(block, blocks[end:]) + end
             depth = block.depth if block.kind == "heading" else 20 + (block.mark == ":")
             depth -= block.kind == "text"
@@ -96,26 +98,24 @@ class Document:
                 self._add(text, block.line_at(0), f"If {premise[1]}", then[1])
                 end += 1
             elif end == at + 1:
-                if block.text.endswith(":"):  # "Opening hours:", a line for each day
-                    for line in blocks[end:]:
-                        verb = is_clause if len(line.text.split()) < 5 else has_verb  # "Treasurer's report"
-                        says = verb(line.text) and not (_RE.label.match(line.text) or line.text[:1].isdigit())
-                        whole = line.text[-1:] == ":" or is_whole(line.text) or _SAID.imprint.match(line.text)
-                        if whole or says or line.kind != "text":
-                            break
-                        line.kind, line.depth, lists = "item", block.depth + (block.kind == "item"), True
-                pairs = zip(blocks[end:], [*blocks[end + 1 :], Block("heading", "", [])], strict=False)
+                for line in blocks[end:] if block.text.endswith(":") else ():  # "Opening hours:"
+                    verb = is_clause if len(line.text.split()) < 5 else has_verb  # "Treasurer's report"
+                    says = verb(line.text) and not (_RE.label.match(line.text) or line.text[:1].isdigit())
+                    says = says and not (runs and VERBS.get(line.text.split(" ")[0].lower()))
+                    whole = line.text[-1:] == ":" or is_whole(line.text) or _SAID.imprint.match(line.text)
+                    if whole or says or line.kind != "text":
+                        break
+                    line.kind, line.depth, lists = "item", block.depth + (block.kind == "item"), True
                 if block.kind == "item" or lists:
-                    end += sum(1 for _ in takewhile(partial(_is_below, block, after), pairs))
+                    end += sum(1 for _ in takewhile(partial(_is_below, block, after), blocks[end:]))
                 items = blocks[at + 1 : end]
                 after = blocks[end] if items and end < len(blocks) else Block("heading", "", [])
                 # "if:", its items, "the fee is waived"; "unless it is late"
-                torn = _RE.goes_on.match(after.text) and (
-                    CLAUSAL.match(block.text) or not is_whole(items[-1].text)
-                )
-                end += after.kind == "text" and bool(torn or CLAUSAL.fullmatch(block.text.rstrip(" :—–")))
-                tail = blocks[at + 1 + len(items) : end]
-                self._sentences(block, items, "".join(each.text for each in tail))
+                ended = bool(items) and is_whole(items[-1].text) and not CLAUSAL.match(block.text)
+                torn = _RE.goes_on.match(after.text) and not ended
+                tails = after.kind == "text" and (torn or CLAUSAL.fullmatch(block.text.rstrip(" :—–")))
+                end += bool(tails)
+                self._sentences(block, items, after if tails else None)
             at = end
         self._tell_apart()
         return self._kept(any(_RE.minutes.match(b.text) for b in blocks[:2] if b.kind != "item"))
@@ -253,15 +253,16 @@ class Document:
                 self._leave(rule.line, str(rule.premise), "a row that says nothing of what follows")
         self.headings = [heading for heading in above if heading[0] != 9]
 
-    def _sentences(self, block: Block, items: Sequence[Block], tail: str = "") -> None:
+    def _sentences(self, block: Block, items: Sequence[Block], after: Block | None = None) -> None:
         """Add the rules of a text, joined with the items below it, and with what follows from all of them."""
+        tail, *more = _SAID.next.split(after.text, 1) if after else [""]
         pieces: list[tuple[str, Block | int]] = [(block.text, block)]
-        if items:
-            pieces = list(joined(block.text, block.line_at(0), items))
+        pieces = [*joined(block.text, block.line_at(0), items, tail)] if items else pieces
         if tail:
             joins = tail.split()[0] in RESTRICTS or opens_with_verb(tail)  # else a clause
             ends = f"{'' if joins else ','} {lowered(tail)}"
             pieces = [(text.rstrip(" .,;") + ends, where) for text, where in pieces]
+        pieces += [(text, after.line_at(len(tail) + 1)) for text in more if after]
         if items and (_RE.exceptions.match(block.text) or _RE.examples.fullmatch(block.text)):
             label = block.text.rstrip(" :")
             bare = [bare for text, _ in pieces if (bare := text.removeprefix(label).strip(" :."))]
@@ -273,7 +274,8 @@ class Document:
                 label = f"{where.title[:-1]}: "
                 self._leave(where.line_at(0), where.title, TITLE)
             begins = isinstance(where, Block) and (where.kind == "item" or _RE.begins.match(text))
-            if above and begins and len(parts) == 1 and not _SAID.imprint.match(parts[0][1]):
+            led = items and block.kind == "text" and text.startswith(block.text.rstrip(" :—–"))
+            if above and begins and not led and len(parts) == 1 and not _SAID.imprint.match(parts[0][1]):
                 parts = [(0, whole_item(re.sub(r"^[\d.]+ ", "", above[-1][1]), parts[0][1]))]
             held = _RE.condition.match(parts[0][1])  # "If in eyes: rinse. Call a doctor."
             named = held or _RE.label.match(parts[0][1])  # "Red: chest pain. See at once."
@@ -293,14 +295,19 @@ class Document:
                 line = where if isinstance(where, int) else where.line_at(offset)
                 sentence = sentence if has_verb(sentence) or sentence[:1] in "[(" else label + sentence
                 said = _RE.example.match(sentence)
-                last = self.rules[-1] if self.rules and (not number or said or excepts) else None
-                aside = said or (sentence[:1] == "(" and not _SAID.imprint.match(sentence))
+                bracket = sentence[:1] == "(" and not _SAID.imprint.match(sentence)
+                joins = not number or said or excepts or (bracket and has_verb(sentence.strip("().")))
+                last = self.rules[-1] if self.rules and joins else None
                 refers = (excepts or _SAID.refers_back.match(sentence)) and not sentence.endswith(":")
                 told = said and (not last or said[0] == sentence or has_verb(sentence.strip("()")))
                 example = example or bool(told and said["label"])
                 if told or example:
                     self._leave(line, sentence, EXAMPLE)
-                elif last and (aside or refers) and last.context == tuple(t for _, t in self.headings):
+                elif (
+                    last
+                    and (said or bracket or refers)
+                    and last.context == tuple(t for _, t in self.headings)
+                ):
                     last.go_on(sentence)
                 elif reason := no_rule(sentence, not (number or all(orders[:2])), len(parts) == 1):
                     self._leave(line, sentence, reason)
@@ -334,20 +341,19 @@ def _is_heading(block: Block, after: Block) -> bool:
     if ends or verb or leading(text):
         return False
     lists = block.kind == "text" and after.kind == "item"
+    runs_on = after.text[:1].islower() and opens_with_verb(after.text)
+    if lists and not is_title(text) and (runs_on or _RE.leads.match(text)):
+        return False  # "Where a driver", "The following officers"
     below = after.kind == "text" or after.depth > block.depth
     whole = is_whole(after.text) or ": " in f"{after.text} " or bool(RUNS_ON.search(after.text))
     title = _RE.numbered.sub("", text)
     return lists or (below and whole and not re.search(r"\d|: |^no\b|^not\b", title, re.IGNORECASE))
 
 
-def _is_below(lead: Block, first: Block, pair: tuple[Block, Block]) -> bool:
-    """Whether the first of two blocks is an item of what stands above it, and no title of the second."""
-    item, after = pair
-    if item.depth == first.depth and is_number(item) != is_number(first):
-        return False  # numbers behind bullets are another list
-    may_be = item is first or not lead.text.endswith(":")  # not the last of what is led in to
-    if may_be and item.kind == "item" and after.kind == "text" and _is_heading(item, after):
-        return False
+def _is_below(lead: Block, first: Block, item: Block) -> bool:
+    """Whether a block is an item of what stands above the first of a list."""
+    if item.depth == first.depth and count_of(item) != count_of(first):
+        return False  # numbers behind bullets, or "A)" behind "(a)", are another list
     if item.kind != "item" or lead.kind != "item" or item.depth > lead.depth:
         return item.kind == "item"
     return lead.text.endswith(":") and item.text[:1].islower()

@@ -5,8 +5,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..bank.lexicon import RESTRICTS, has_verb, opens_with_verb, patterns
-from .blocks import BULLET, NUMBER, OPEN, Block, Line, is_clause, is_number, is_title, is_whole, nested, plain
+from ..bank.lexicon import MODALS, RESTRICTS, VERBS, has_verb, opens_with_verb, patterns
+from ..bank.openings import CLAUSAL
+from .blocks import BULLET, NUMBER, OPEN, Block, Line, count_of, is_clause, is_title, is_whole, nested, plain
 from .parts import parted
 
 _RE = patterns("markdown")
@@ -42,14 +43,12 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
             if blocks:
                 blocks[-1].text = _closed(blocks[-1].text)
         folio = _RE.page.match(text) and not (last and OPEN.search(above))  # a page's number
-        lined = _RE.underline.match(text) and len(text.strip()) >= len(
-            last.text if last and last.mark else ""
-        )
-        if lined and last and (last.kind == "text" or is_number(last)) and len(last.starts) == 1:
+        least = len(last.text) if last and last.mark else 0
+        lined = _RE.underline.match(text) and len(text.strip()) >= least
+        if lined and last and (last.kind == "text" or count_of(last)) and len(last.starts) == 1:
             last.kind, last.depth, above = "heading", 1 if "=" in text else 2, ""
         elif not text or folio or _RE.ruler.match(text) or _RE.of_contents.search(text):
-            # a page may end within a sentence
-            above = "" if not text or above.endswith((".", "!", "?")) else above
+            above = "" if not text or above.endswith((".", "!", "?")) else above  # else within a sentence
         elif heading := _RE.heading.match(text):
             blocks.append(Block("heading", plain(heading[2]), [(0, number)], len(heading[1])))
             above = ""
@@ -59,10 +58,8 @@ def blocks_of(lines: Sequence[Line], mail: bool = False) -> list[Block]:
                 blocks.append(last)
             if not _RE.separator.match(text):
                 cells = [plain(_RE.picture.sub(r"\1", c)) for c in re.split(r"(?<!\\)\|", text.strip()[1:-1])]
-                if (
-                    drawn and last.rows and not cells[0] and (len(cells) == 2 or "" in cells[1:])
-                ):  # a cell of two lines
-                    number, upper = last.rows.pop()
+                if drawn and last.rows and not cells[0] and (len(cells) == 2 or "" in cells[1:]):
+                    number, upper = last.rows.pop()  # a cell of two lines
                     cells = [f"{a} {b}".strip() for a, b in zip(upper, cells, strict=False)]
                 last.rows.append((number, cells))
             above = text
@@ -150,7 +147,6 @@ def _without_quotes(lines: Sequence[Line], mail: bool) -> Iterator[Line]:
 
 def _closed(text: str) -> str:
     """Return what stands before code or a sum and says enough itself with a stop: "Ensure that all tests pass:"."""
-    # Without its colon it does not lead in to what stands below the code.
     bare = re.fullmatch(r"(?i)(?:for )?examples?:", text)
     return text if _RE.announces_code.search(text) and not bare else re.sub(":$", ".", text)
 
@@ -172,11 +168,16 @@ def _goes_on(above: str, text: str, block: Block, usual: int, width: int) -> boo
         return step[0].lower() != "when" or block.text[:5].lower() == "given"
     if block.kind not in ("text", "item") or _RE.begins.match(text) or (lower and _RE.stop.search(above)):
         return False
-    ends = is_number(block) and above.endswith((",", ";")) and _indent(text) <= block.depth
+    if block.kind == "item" and text.lstrip()[:1] == "(":
+        return True  # "(Pull on the plug, not on the cable.)"
+    if _RE.labelled.match(text) and (above[-1:] == ":" or _RE.labelled.match(above)):
+        return False  # "ground floor: first week"
+    ends = count_of(block) and above.endswith((",", ";")) and _indent(text) <= block.depth
     outer = _indent(text) < block.depth and len(above) < 45 and _RE.proviso.match(text)
     if outer or (ends and (opens_with_verb(text) or (len(above) < 45 and text.split()[0] in RESTRICTS))):
         return False  # "(b) refuses to stop," - "is liable to a fine": of all items
     torn = block.text[:1].isupper() and len(above) > 30  # a rule of its own would begin as the last one did
+    torn = torn or (CLAUSAL.match(block.text) and "," not in block.text and not CLAUSAL.match(text.lstrip()))
     torn = torn or usual > 0 or len(above) > max(45, 0.7 * width) or text.lstrip().startswith(("and ", "or "))
     if OPEN.search(above) or _RE.unclosed.search(block.text) or text[:1] == "=" or (lower and torn):
         return True
@@ -210,15 +211,28 @@ def _without_code(lines: Sequence[Line]) -> Iterator[Line]:
 
 
 def _sectioned(lines: list[Line]) -> list[Line]:
-    """Mark titles that count sections, "5 Lost items", above their text, unless most of them are orders."""
+    """Mark titles in the middle or left of their text, and what counts sections, "5 Lost items", but orders."""
     found = list[tuple[int, re.Match[str]]]()
     shown = [at for at, (_, text) in enumerate(lines) if text.strip()]
+    width = max((len(text) for _, text in lines if len(text) < 90), default=0)
+    offs = {at: _indent(lines[at][1]) + len(lines[at][1].rstrip()) - width for at in shown}
+    middle = {at for at in shown if abs(offs[at]) < 9 and _RE.middle.fullmatch(lines[at][1])}
+    above = -2
     for at, after in itertools.pairwise([*shown, -1]):
         text, below = lines[at][1], lines[after][1]
-        title = _RE.counted.fullmatch(text)
-        if title and not OPEN.search(text) and not (is_clause(title[3]) and title[3].count(" ") > 2):
+        title = _RE.counted.fullmatch(text) if after > at + 1 or not OPEN.search(text) else None
+        if title and not (is_clause(title[3]) and title[3].count(" ") > 2):
             deeper = below.lstrip().startswith(f"{title[1]}.")
             found += [] if _RE.goes_on.match(below) and not deeper else [(at, title)]
+        elif at in middle and {above, after} <= middle | ({above, after} - {at - 1, at + 1}):
+            lines[at] = lines[at][0], f"{'#' * (1 + (above in middle))} {text.strip()}"
+        elif above < at - 1 and _RE.left.fullmatch(text) and _indent(below) > _indent(text) + 1:
+            loud, sub, words = text.isupper() and not below.isupper(), text[0] == " ", text.lower().split()
+            says = len(words) > 1 and VERBS.get(words[0]) and is_clause(text.strip())
+            titles = loud or (_RE.below.match(below) and (sub or after > at + 1))
+            if titles and not says and MODALS.isdisjoint(words):
+                lines[at] = lines[at][0], f"{'#' * (3 if loud else 5 + sub)} {text.strip()}"
+        above = at
     orders = sum(is_clause(title[3]) for _, title in found)
     for at, title in found if len(found) > max(1, 2 * orders) else ():
         marks = "#" * (4 + title[1].count("."))
@@ -233,9 +247,8 @@ def _dotted(lines: list[Line]) -> list[Line]:
         for at, (_, text) in enumerate(lines):
             mark = re.match(pattern, text)
             count = f"{len(counted) + 1}", chr(ord("A") + len(counted) % 26)
-            counted += (
-                [at] if mark and mark[1].lstrip("0") in count and has_verb(text[mark.end() - 1 :]) else []
-            )
+            if mark and mark[1].lstrip("0") in count and has_verb(text[mark.end() - 1 :]):
+                counted.append(at)
         for at in counted if len(counted) >= least else ():
             number, text = lines[at]
             lines[at] = number, re.sub(r"(?:[A-Z]{1,3}-?)?(\d+)|([A-Z])", r"\1\2.", text, count=1)

@@ -30,8 +30,6 @@ def with_notes(blocks: Sequence[Block]) -> list[Block]:
                 notes[caller][name] = note
             if calls.pop(name, None):
                 block.text = ""
-            elif block.kind == "text" and not name.isdigit():
-                block.text = note
         texts = [block.text, *(cell for _, cells in block.rows for cell in cells)]
         for call in (call for text in texts for call in _RE.call.finditer(text)):
             if block.kind not in ("heading", "rule"):
@@ -43,7 +41,7 @@ def with_notes(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _name(sign: str) -> str:
-    return normalize("NFKC", sign).strip("[]().:^ ")
+    return normalize("NFKC", sign).strip("[]().:^#_ ")
 
 
 def _put(block: Block, notes: Mapping[str, str]) -> None:
@@ -62,6 +60,6 @@ def _called(call: re.Match[str], notes: Mapping[str, str]) -> str:
     before, sign, stop = call.groups()
     if _name(sign) not in notes:
         raised = sign != normalize("NFKC", sign) and not call.string[call.start(2) - 1].isdigit()  # "10²"
-        lost = raised or sign.strip()[:2] == "[^"
+        lost = raised or sign.strip()[:2] in ("[^", "[#")
         return before + stop if lost else call[0]
     return f" ({'; '.join(bare(part) for _, part in sentences(notes[_name(sign)]))}){before or stop}"

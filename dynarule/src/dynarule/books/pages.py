@@ -19,7 +19,7 @@ _BOXES = "[document] html body main article section details fieldset center".spl
 _TITLES = "h1 h2 h3 h4 h5 h6 summary".split()
 _ASIDE = patterns("pages").aside
 _WITHIN = re.compile("^#")
-_BY_HAND = re.compile(r"[-•*–] |[^:.]{1,40}: \w")  # a line of a list that is no list of HTML
+_BY_HAND = re.compile(r"[-•·*–] |(?:\d{1,2}[.)]|\(?[a-z]\)) |[^:.]{1,40}: \w")  # an item, not in HTML
 
 
 def read_html(body: bytes | str) -> list[Block]:
@@ -94,7 +94,7 @@ def read_html(body: bytes | str) -> list[Block]:
         if not text and tag.name != "summary":
             continue
         if tag.name[1:].isdigit():
-            blocks.append(Block("heading", text, [(0, line)], int(tag.name[1])))
+            blocks.append(Block("heading", text.removesuffix(":"), [(0, line)], int(tag.name[1])))
         elif tag.name in ("summary", "button") or (
             bold and tag.name != "dt" and plain(bold.get_text(" ")) == text and not is_whole(text)
         ):
@@ -102,13 +102,11 @@ def read_html(body: bytes | str) -> list[Block]:
         elif tag.name == "dd" and blocks and blocks[-1].mark == "dt":
             runs_on = is_whole(blocks[-1].text) or opens_with_verb(text)
             blocks[-1].text += f"{' ' if runs_on else ': '}{text}"
-        elif item:
-            deep = len(tag.find_parents(["ul", "ol"])) - 1 + (id(item) in begun)
-            mark = "1." if item.parent and item.parent.name == "ol" else ""
-            blocks.append(Block("item", text, [(0, line)], deep, mark))
-            begun.add(id(item))
-        elif (typed := BULLET.match(text)) and tag.name != "dt":
-            blocks.append(Block("item", typed[3], [(0, line)], 0, typed[2]))
+        elif (typed := BULLET.match(text) if tag.name != "dt" else None) or item:
+            deep = len(tag.find_parents(["ul", "ol"])) - 1 + (id(item) in begun) if item else 0
+            mark = typed[2] if typed else "1." if item.parent and item.parent.name == "ol" else ""
+            blocks.append(Block("item", typed[3] if typed else text, [(0, line)], deep, mark))
+            begun.update([id(item)] if item else [])
         else:
             blocks.append(Block("text", text, [(0, line)], mark=tag.name))
     return nested([*parted(blocks)])

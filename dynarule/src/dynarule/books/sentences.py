@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from .._lazy import need
 from ..bank.clauses import ABBREVIATED
-from ..bank.lexicon import LISTS, MODALS, has_verb, opens_with_verb, patterns
+from ..bank.lexicon import LISTS, MODALS, VERBS, has_verb, opens_with_verb, patterns
 from ..bank.openings import leading
 from ..bank.sources import LONGEST
 from .blocks import Block, is_clause, is_whole, says_itself, unnumbered
@@ -64,7 +64,7 @@ def no_rule(sentence: str, first: bool, alone: bool) -> str:
     if len(sentence.encode()) > LONGEST:
         return f"longer than {LONGEST:,} bytes"
     party = _RE.party.search(sentence) and not has_verb(_RE.relative.split(sentence)[0])
-    if party or _RE.imprint.match(sentence):
+    if party or _RE.imprint.match(sentence) or (_RE.contact.search(sentence) and not has_verb(sentence)):
         return "about the document, or where else to look"
     if reason := next((reason for reason, pattern in _NO_RULE.items() if pattern.search(sentence)), ""):
         return reason
@@ -78,11 +78,11 @@ def no_rule(sentence: str, first: bool, alone: bool) -> str:
     return ""
 
 
-RUNS_ON = re.compile(rf"\b(?:{'|'.join(LISTS['runs_on'])})(?<!ed below)$", re.IGNORECASE)
+RUNS_ON = re.compile(rf"\b(?i:{'|'.join(LISTS['runs_on'])})(?<!ed below)(?<! A)$")
 
 
-def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, Block | int]]:
-    """Join the items of a list with the words that lead in to it, and items with those below them."""
+def joined(lead: str, line: int, items: Sequence[Block], tail: str = "") -> Iterator[tuple[str, Block | int]]:
+    """Join items with the words that lead in to them and with those below them; a tail may follow from all."""
     tops = [i for i, item in enumerate(items) if item.depth == min(item.depth for item in items)]
     groups = [(items[i], items[i + 1 : end]) for i, end in zip(tops, [*tops[1:], len(items)], strict=True)]
     plain = any(not below for _, below in groups)
@@ -98,12 +98,15 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
     chosen = _RE.any.search(stem)
     some = chosen or words in ({"or"}, {"oder"})
     every = _RE.all.search(stem) or (words <= {"and", "und"} and words and not _RE.following.search(stem))
-    every = every and not chosen
+    named = tail and not RUNS_ON.search(stem) and VERBS.get(tail.split()[0]) is not False
+    subjects = named and not has_verb(f"{stem} x") and not any(opens_with_verb(i.text) for i, _ in groups)
+    every = (every or subjects) and not chosen
     openers = [*_RE.in_condition.finditer(stem)]  # "... if the guest": no verb since, but for the last word
-    condition = openers and not has_verb(stem[openers[-1].end() :].strip().rpartition(" ")[0])
+    since = stem[openers[-1].end() :].strip() if openers else ","
+    condition = "," not in since and not has_verb(since.rpartition(" ")[0])
     runs = (condition or not has_verb(stem)) and any(opens_with_verb(i.text) for i, _ in groups)
     noted = [(item, below) for item, below in groups if any(_is_sentence(each.text) for each in below)]
-    one = condition or chosen or _RE.all.search(stem)  # several duties are rules of their own
+    one = condition or chosen or subjects or _RE.all.search(stem)  # several duties are rules of their own
     choice = some and (RUNS_ON.search(stem) or _RE.condition.match(stem)) and not _RE.negative.search(stem)
     rules = sum(_RE.rules.search(item.text) is not None for item, _ in groups if _is_sentence(item.text))
     if stem and (every or some) and (one or choice) and (chosen or 2 * rules < len(groups)):
@@ -133,6 +136,7 @@ def joined(lead: str, line: int, items: Sequence[Block]) -> Iterator[tuple[str, 
         says = says_itself(own) or (": " in own and has_verb(stem))  # "Hotels: 140 EUR."
         needed = RUNS_ON.search(stem) or _RE.condition.match(stem) or _RE.predicate.match(stem)
         runs_in = has_verb(stem) and not (stopped and "," in own) and _RE.purpose.match(own)
+        runs_in = runs_in or (own[:1].islower() and opens_with_verb(own))
         needed = needed or runs_in or _RE.owned.match(own)
         alone = not (things or needed) and (
             not stem
@@ -182,7 +186,8 @@ def whole_item(title: str, text: str) -> str:
 def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:
     """Put the words that lead in before an item: at once where the sentence runs on, else behind a comma or a colon."""
     mark = ":"
-    if _RE.condition.match(stem) and has_verb(stem) and not RUNS_ON.search(stem) and "," not in stem:
+    begun = RUNS_ON.search(stem) or "," in stem or leading(stem)  # what follows from the condition, too
+    if _RE.condition.match(stem) and has_verb(stem) and not begun:
         mark = ","
     elif (
         RUNS_ON.search(stem)
