@@ -77,11 +77,8 @@ def is_title(text: str) -> bool:
         return text[:1] == "§" and not words
     verb = is_clause(rest) if len(rest) < len(text) else has_verb(rest)
     long = [word for word in words if len(word) > 3] or words
-    return (
-        rest.isupper()
-        or (len(rest) < len(text) and len(words) < 7 and not verb)
-        or all(word[0].isupper() for word in long)
-    )
+    counted = len(rest) < len(text) and len(words) < 7 and not verb
+    return rest.isupper() or counted or all(word[0].isupper() for word in long)
 
 
 def is_clause(title: str) -> bool:

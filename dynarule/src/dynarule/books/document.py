@@ -158,11 +158,10 @@ class Document:
                 label = rule.text.startswith(f"{rule.premise}: ")
                 if title and (label or several) and not rule.text.startswith(title):
                     before, rule.text = rule.text, f"{title}: {rule.text}"
-                    rule.premise, rule.conclusion, rule.sure = (
-                        (f"{title}: {rule.premise}", rule.conclusion, True)
-                        if rule.sure and before.startswith(rule.premise)
-                        else split_rule(rule.text)
-                    )
+                    if rule.sure and before.startswith(rule.premise):
+                        rule.premise = f"{title}: {rule.premise}"
+                    else:
+                        rule.premise, rule.conclusion, rule.sure = split_rule(rule.text)
 
     def _kept(self, minutes: bool) -> list[DocumentRule]:
         """Return the rules without stories, in most of a text or all of a section."""
@@ -298,16 +297,13 @@ class Document:
                 bracket = sentence[:1] == "(" and not _SAID.imprint.match(sentence)
                 joins = not number or said or excepts or (bracket and has_verb(sentence.strip("().")))
                 last = self.rules[-1] if self.rules and joins else None
+                context = tuple(title for _, title in self.headings)
                 refers = (excepts or _SAID.refers_back.match(sentence)) and not sentence.endswith(":")
                 told = said and (not last or said[0] == sentence or has_verb(sentence.strip("()")))
                 example = example or bool(told and said["label"])
                 if told or example:
                     self._leave(line, sentence, EXAMPLE)
-                elif (
-                    last
-                    and (said or bracket or refers)
-                    and last.context == tuple(t for _, t in self.headings)
-                ):
+                elif (said or bracket or refers) and last and last.context == context:
                     last.go_on(sentence)
                 elif reason := no_rule(sentence, not (number or all(orders[:2])), len(parts) == 1):
                     self._leave(line, sentence, reason)

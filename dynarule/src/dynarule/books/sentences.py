@@ -138,11 +138,9 @@ def joined(lead: str, line: int, items: Sequence[Block], tail: str = "") -> Iter
         runs_in = has_verb(stem) and not (stopped and "," in own) and _RE.purpose.match(own)
         runs_in = runs_in or (own[:1].islower() and opens_with_verb(own))
         needed = needed or runs_in or _RE.owned.match(own)
-        alone = not (things or needed) and (
-            not stem
-            or (_RE.announces.match(stem) and (says_itself(own) or _RE.says.search(own)))
-            or (says and own[:1].isupper() and (whole or _RE.following.search(stem)))
-        )
+        announced = _RE.announces.match(stem) and (says_itself(own) or _RE.says.search(own))
+        told = says and own[:1].isupper() and (whole or _RE.following.search(stem))
+        alone = not (things or needed) and (not stem or announced or told)
         unused = unused and alone
         if alone:
             text = item.text if nested or is_whole(item.text) or not stem else f"{own}."
@@ -189,13 +187,9 @@ def _prefixed(lead: str, stem: str, text: str, runs: bool = False) -> str:
     begun = RUNS_ON.search(stem) or "," in stem or leading(stem)  # what follows from the condition, too
     if _RE.condition.match(stem) and has_verb(stem) and not begun:
         mark = ","
-    elif (
-        RUNS_ON.search(stem)
-        or stem.endswith(",")
-        or (_RE.open.search(stem) and not lead.endswith((":", ";")))
-        or _RE.goes_on.match(text)
-        or (runs and has_verb(f"it {text.partition(' ')[0].lower()}"))
-    ):
+    runs = runs and has_verb(f"it {text.partition(' ')[0].lower()}")
+    opens = RUNS_ON.search(stem) or (_RE.open.search(stem) and not lead.endswith((":", ";")))
+    if mark == ":" and (opens or runs or stem.endswith(",") or _RE.goes_on.match(text)):
         mark = ""
     end = "" if text.endswith((":", "!", "?", ".")) else "."
     return f"{stem}{mark} {text if mark == ':' else lowered(text)}{end}".replace(" not to to ", " not to ")
