@@ -6,16 +6,13 @@ of all that they are the same here and there, and the states of a model's first 
 
 .. math::
 
-    s(m) \mathrel{+}= \lambda \left[ c(x, p_m) + \tfrac{1}{2} b_m^{+} \right] \left[ 1 - c(z, q_m) \right]
-        - \tfrac{\lambda}{2} b_m^{-}, \qquad
+    s(m) \mathrel{+}= \lambda\, c(x, p_m) \left[ 1 - c(z, q_m) \right], \qquad
     g_0(m) \mathrel{+}= \tfrac{\lambda}{w}\, c(y, q_m), \qquad
     \log \sigma(\mathrm{link}(m, j)) \mathrel{+}= \tfrac{\lambda}{w} \left[ c'(q_m, p_j) - 1 \right]
 
 with x the text since the last search, z all that was written so far, y the question, :math:`p_m` and :math:`q_m` a
 rule's premise and conclusion, w the weight of the levels, c(x, p) by how much a text covers another, and c' the larger
 of both directions. A step says its rule's premise as well as its conclusion, and what was said need not be found again.
-Where a premise bounds an amount ("more than 28 kilograms"), :math:`b^{+}` is 1 if one that the question says is within,
-:math:`b^{-}` if none is; RuleWorld's rules bound none.
 """
 
 import re
@@ -28,15 +25,12 @@ import torch
 from Stemmer import Stemmer
 from torch import Tensor
 
-from ..bank.amounts import amounts_of, fit
 from ..bank.bank import RuleBank
 
 WORD = re.compile(r"[^\W\d_]+|\d+")
 """A run of letters, or of digits: ``Tiny_cat(A)`` has three words."""
 POWER = 2.0
 """Of the inverse document frequency, by which a term weighs."""
-AMOUNT = 0.5
-"""What an amount within a premise's bounds counts, of all words of the premise."""
 
 
 class SearchText(NamedTuple):
@@ -77,6 +71,14 @@ class Words:
     :math:`\log(1 + (N - n_t + 1/2) / (n_t + 1/2))^2`, where :math:`n_t` of the N different premises and conclusions
     have it, however often a bank keeps them; those that are written differently are different. With a ``stemmer`` of
     Snowball words are compared by stems, where a text says a rule in another form ("greets" for ``Greet(A, B)``).
+
+    Examples
+    --------
+    >>> words = Words(["the cat is wet", "the cat is dry"], ["it is cold", "it is warm"])
+    >>> words.premises("Kit, the cat, is wet.").tolist()
+    [1.0, 0.4...]
+    >>> Words(["Greet(A, B)"], [""], stemmer="english").premises("A greets B.").tolist()
+    [1.0]
     """
 
     def __init__(self, premises: Sequence[str], conclusions: Sequence[str], stemmer: str = "") -> None:
@@ -93,8 +95,6 @@ class Words:
         count_T = torch.bincount(_flat(different), minlength=len(self._number)).float()
         weight_T = torch.log1p((len(different) - count_T + 0.5) / (count_T + 0.5)) ** POWER
         self._premises, self._conclusions = (_Terms(side, weight_T) for side in sides)
-        amounts = ((row, amount) for row, text in enumerate(premises) for amount in amounts_of(text))
-        self._bounds = [(row, amount) for row, amount in amounts if amount.low != amount.high]
 
     def premises(self, text: str) -> Tensor:
         """Return by how much a text covers each premise, 0 to 1: (U,)."""
@@ -105,13 +105,9 @@ class Words:
         return self._covered(self._conclusions, text)
 
     def begun(self, text: SearchText, bank: RuleBank) -> Tensor:
-        """Return by how much each rule of the bank goes on from a text, and says what it does not, (M,)."""
-        begun, beyond = self.premises(text.latest or text.question), torch.zeros(len(self._premises.texts))
-        for row, bound in self._bounds:
-            fits = AMOUNT * fit(text.question, bound)
-            begun[row], beyond[row] = begun[row] + max(fits, 0.0), min(fits, 0.0)
-        rows, new = bank.keys.every.cpu(), 1 - self.conclusions(text.written)[bank.values.every.cpu()]
-        return begun[rows] * new + beyond[rows]
+        """Return by how much each rule of the bank goes on from a text, and says what it does not: 0 to 1, (M,)."""
+        premise = self.premises(text.latest or text.question)[bank.keys.every.cpu()]
+        return premise * (1 - self.conclusions(text.written)[bank.values.every.cpu()])
 
     def links(self, premises_N: Tensor, which: slice = slice(None)) -> Tensor:
         """Return by how much conclusions, or some, and some premises cover each other, the larger of both: (N, V)."""
@@ -132,9 +128,14 @@ def _flat(texts: Sequence[Sequence[int]]) -> Tensor:
 
 
 def terms(text: str, stemmer: Stemmer | None = None) -> list[str]:
-    """Return the words of a text, lower case, and the pairs of neighbours among them ("a cat"), each once.
+    """Return the words of a text, lower case, and the pairs of neighbours among them, each once.
 
     With a stemmer, the stems of those that are no single letter: a rule's variables count for nothing then.
+
+    Examples
+    --------
+    >>> terms("A cat, a wet cat.")
+    ['a', 'cat', 'wet', 'a cat', 'cat a', 'a wet', 'wet cat']
     """
     words = WORD.findall(text.lower())
     if stemmer is not None:
