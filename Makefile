@@ -26,7 +26,7 @@ $(INSTALLED): constraints.txt $(PROJECTS)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt \
-	  -e "ruleworld-data[endpoint,evaluate,lm-eval,solver]" -e "dynarule[documents,encoders,serve,train]" -e "benchmarks[dense,endpoint,gguf,models]" \
+	  -e "ruleworld-data[evaluate,lm-eval,solver]" -e "dynarule[documents,encoders,serve,train]" -e "benchmarks[dense,endpoint,gguf,models]" \
 	  confusable-homoglyphs hypothesis jsonschema mkdocs-material "mkdocstrings[python]" mypy pandas-stubs pytest pytest-cov pytest-xdist \
 	  ranx ruff types-PyYAML
 	@touch $@
