@@ -227,9 +227,11 @@ def models_page():
         english, logic = (
             sum(map(drawn, read(f"{name}-{form}/adapters.json")["stages"])) for form in ("nl", "fol")
         )
-        yield row(label, what, f"{english:,}; in logic {logic - english:,} more")
-    whole, alone = run_of("arena", "kblam", "fol", 100), run_of("reading", "kblam", "fol", 100)
-    yield f"it has {exact(whole)} now, alone with its gold rules {exact(alone)}"
+        more = logic - english
+        yield row(label, what, f"{english:,}; in logic {more:,} more" if more else f"{english:,}")
+    texts = [[exact(run_of(folder, "kblam", form, 100)) for form in FORMS] for folder in ("arena", "reading")]
+    (fol, nl), alone = texts
+    yield f"it has {fol} (FOL) and {nl} (NL) now, alone with its gold rules {alone[0]} and {alone[1]}"
     forms = [read(f"dynarule-premise-{form}/adapters.json")["stages"] for form in ("nl", "fol")]
     found, (english, logic) = forms[0][0], (sum(map(drawn, stages[1:])) for stages in forms)
     searches = f"finding alone, in {found['max_steps'] * found['batch_size']:,} searches, then reading"
