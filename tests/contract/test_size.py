@@ -11,12 +11,12 @@ import pytest
 ROOT = Path(__file__).parents[2]
 LINES = {
     "ruleworld-data": 11_162,
-    "dynarule": 13_360,
+    "dynarule": 13_450,
     "benchmarks": 10_020,
     "tests": 19_880,
 }
 """Lines of Python below each folder, comments and blank lines included."""
-ALL_SOURCE = 34_542
+ALL_SOURCE = 34_632
 FOLDER_FILES = 16
 """Modules of a folder, `__init__.py` included."""
 TRACKED_MB = 63.2

@@ -349,6 +349,13 @@ def test_whoever_went_away_is_not_answered(served):
     assert finished.wait(HANGS) and done == []
 
 
+def test_a_batch_that_nobody_can_be_told_of_does_not_stop_the_next(served):
+    engine, finished = served[0], threading.Event()
+    engine.submit(Request("bank", "w1", Mock(side_effect=RuntimeError("the loop is closed")), max_tokens=1))
+    engine.submit(Request("bank", "w2", at_the_end(finished), max_tokens=1, seed=1))
+    assert finished.wait(HANGS)
+
+
 def test_changes_without_end_do_not_hold_up_who_waits_for_an_answer(served):
     engine, finished = served[0], threading.Event()
 

@@ -242,10 +242,23 @@ class RuleBank:
         top_k: int | None,
         allowed_BM: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return the best K rules for rule queries, or for their mean over tokens, through a layer's projections.
+        """Return the best rules for rule queries.
 
-        They are scores (B, K), the mean over heads of q~ . k~ / sqrt(D), best first, and rows of rules. A ``top_k`` of
-        None, or more than there are, is all rules; ``allowed_BM`` says which each query may find, at least K.
+        Parameters
+        ----------
+        projection : RuleProjection
+            The layer's projections.
+        query_BHD : Tensor
+            Rule queries, or their mean over tokens.
+        top_k : int or None
+            K; None, or more than there are: all rules.
+        allowed_BM : Tensor of bool or None
+            Which rules each query may find, at least K; None: all.
+
+        Returns
+        -------
+        tuple of Tensor
+            Scores (B, K), the mean over heads of q~ . k~ / sqrt(D), best first, and the rows of the rules.
         """
         count = len(self) if top_k is None else min(top_k, len(self))
         return largest(self.scores(projection, query_BHD), count, allowed_BM)

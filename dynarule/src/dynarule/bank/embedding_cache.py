@@ -72,9 +72,25 @@ class EmbeddingCache:
 
     One SQLite file per encoder fingerprint holds embeddings (fp32) by the hash of their text, each with a checksum.
     Processes that share a cache take turns encoding, so no text is encoded by two of them. A damaged embedding is said
-    and encoded again. ``folder`` is made if it is not there; ``batch`` texts are encoded between two writes, which a
-    kill loses at most; the ``most`` newest embeddings are kept (None: all), as of questions that come without end. A
-    ValueError if ``encode`` has no fingerprint and none is given: embeddings of two encoders would mix.
+    and encoded again.
+
+    Parameters
+    ----------
+    encode : callable
+        Texts to embeddings, such as `dynarule.bank.SentenceEncoder`.
+    folder : path
+        The cache; made if it is not there.
+    fingerprint : str, optional
+        None: ``encode.fingerprint``.
+    batch : int
+        Texts encoded between two writes: what a kill loses at most.
+    most : int, optional
+        Embeddings that are kept, the newest, as of questions that come without end; None: all.
+
+    Raises
+    ------
+    ValueError
+        If there is no fingerprint: embeddings of two encoders would mix.
 
     Examples
     --------

@@ -32,8 +32,17 @@ class LayerEncoder:
     The state of a token is taken as the next layer reads it, after that layer's norm: in the residual stream itself a
     few channels, and the first token, can be hundreds of times as large as the rest.
 
-    The first ``layers`` of the model that will answer are copied, which may not be under `dynarule.attach`, and run in
-    fp32 whatever its dtype, so that rules encoded in training and in serving agree.
+    The layers are copied and run in fp32 whatever the model's dtype, so that rules encoded in training and in serving
+    agree.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        The model that will answer; not under `dynarule.attach`. It is not changed.
+    tokenizer : PreTrainedTokenizerBase
+        Its tokenizer.
+    layers : int
+        How many of the first layers, 1 or more.
 
     Attributes
     ----------
@@ -43,6 +52,11 @@ class LayerEncoder:
         P, the width of the model.
     dtype : str
         Of the model.
+
+    Raises
+    ------
+    ValueError
+        If the model has fewer layers, or a rule memory is attached to it.
 
     Examples
     --------

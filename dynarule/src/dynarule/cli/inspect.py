@@ -78,9 +78,9 @@ def support(
     say(f"{len(rows)} questions, {sum(unknown)} of them unknown; right now {points[0].accuracy:.3f}")
     say("min_support  answered  right in all  right of those answered")
     shown = points[:: max(1, len(points) // 10)]
-    for each in sorted({*shown, best}):
-        figures = f"{each.least:11.3f}  {each.coverage:8.3f}  {each.accuracy:12.3f}  {each.answered:10.3f}"
-        say(figures + ("  <- most right" if each == best else ""))
+    for point in sorted({*shown, best}):
+        figures = "{:11.3f}  {:8.3f}  {:12.3f}  {:10.3f}".format(*point)
+        say(figures + ("  <- most right" if point == best else ""))
 
 
 def inspect(

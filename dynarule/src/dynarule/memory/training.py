@@ -40,14 +40,27 @@ class StepScores:
 class TrainingMemory(LayerMemory):
     """Rules for one training batch at a time: `load` it, run the model once, read `scores`.
 
-    With ``prompt_queries`` a layer's candidates are those of the prompt's mean query, as in serving, not of the whole
-    sequence's (paper); with ``all_rules`` all M are attended to, whatever the adapter's ``top_k`` is (stage 1). With
-    ``steps`` each token reads the gold rules of its step, as a search leaves them, with others that its scores weigh
-    down: settings of the addition ``steps``, see `dynarule.training.recipe.ADDITIONS`.
+    Parameters
+    ----------
+    adapter : RuleAdapter, or a model with an adapter
+        The projections to train.
+    prompt_queries : bool
+        A layer's candidates are those of the prompt's mean query, as in serving, not of the whole sequence's (paper).
+    all_rules : bool
+        Attend to all M rules whatever the adapter's ``top_k`` is (stage 1).
+    steps : dict of str to float or None
+        Each token reads the gold rules of its step, as a search leaves them, with others that its scores weigh down:
+        settings of the addition ``steps``, see `dynarule.training.recipe.ADDITIONS`.
 
-    ``scores`` are those of the confidence layer, if there is one, ``kept`` the pool rows that each layer kept, (B, K).
-    With ``measure`` retrieval is measured as serving has it: all M rules are scored, none is forced, and the prompt
-    chooses what the layers keep, never the answer's words; no gradients go through the scores.
+    Attributes
+    ----------
+    scores : StepScores or None
+        Of the confidence layer, if there is one.
+    kept : dict of int to Tensor
+        Pool rows that each layer kept, (B, K).
+    measure : bool
+        Measure retrieval as serving has it: score all M rules, force none, and let the prompt choose what the layers
+        keep, never the answer's words. Without gradients through the scores.
     """
 
     def __init__(
@@ -119,7 +132,8 @@ class TrainingMemory(LayerMemory):
         The R places that any token reads; which of them each token does, (B, T, R), none before a mark of the base's
         own; and what is added to their scores, (B, 1, T, R): nothing for one gold rule of the step, which a search has
         first, a little for further ones, and as much as a search would for others and those of later steps. Others are
-        those that the confidence layer's query ranks first; with ``score_weight`` its scores are what is added.
+        those that the confidence layer's query ranks first, where it is what finds; with ``score_weight`` its scores
+        are what is added.
         """
         batch = self.batch
         places_T = torch.arange(batch.question_BT.shape[1], device=rows_BK.device)

@@ -119,14 +119,16 @@ class Engine:
             # who was answered together asks again at once, but not in the same moment
             self._wake.wait_for(enough, max(0.0, self._until - time.monotonic()))
             batch = [] if self._closed else self._next_batch()
-        if batch:
-            begun = time.monotonic()
-            self._answer(batch)
+        begun = time.monotonic()
+        try:
+            if batch:
+                self._answer(batch)
+        finally:  # whatever becomes of a batch, the next one has its turn
             self._expected, end = min(len(batch) + len(self._waiting), self.batch_size), time.monotonic()
             self._until = end + min(REJOIN_SHARE * (end - begun), REJOIN_SECONDS)
-        with self._wake:
-            self._has_turn = False
-            self._queue_turn()
+            with self._wake:
+                self._has_turn = False
+                self._queue_turn()
 
     def _next_batch(self) -> list[Request]:
         """Take the request that waited longest, and others that can be answered with it."""

@@ -65,8 +65,7 @@ class StepRules:
             def _retrieve(self, query_bundle: Any) -> list[Any]:
                 rules = search(query_bundle.query_str)
                 scores = [rule.pop("score") for rule in rules]
-                parts = [{"id_": one.pop("id"), "text": one.pop("text"), "metadata": one} for one in rules]
-                nodes = [schema.TextNode(**part) for part in parts]
+                nodes = [schema.TextNode(id_=r.pop("id"), text=r.pop("text"), metadata=r) for r in rules]
                 return [schema.NodeWithScore(node=n, score=s) for n, s in zip(nodes, scores, strict=True)]
 
         return RuleRetriever()

@@ -116,20 +116,32 @@ class Encoded:
 class Encoder:
     """Turns rows into tokens.
 
-    ``target`` gives a row's answer with ``<search>`` in all steps but the first. One more may open it: that looks for
-    the first step, and the mean of the prompt for the rules of any.
+    Attributes
+    ----------
+    tokenizer : PreTrainedTokenizerBase
+        Knows ``<search>`` (`dynarule.prepare_search`).
+    rule_rows : mapping of str to int
+        Row of the rule table for each rule id.
+    target : callable or None
+        row -> answer text with ``<search>`` in all steps but the first; None: `target_text`. One more ``<search>`` may
+        open the answer: it looks for the first step, and the mean of the prompt for the rules of any.
+    search : bool
+        Write ``<search>`` in steps. False (stage 1, SR-KI, KBLaM): no such token, all gold rules are of one step.
+    question_opening : str
+        See `dynarule.question_prompts`.
+    search_token : str
+        What stands for ``<search>``, such as a mark that the base writes before each step anyway.
+    search_place : {"before", "behind", "premise"}
+        Where it stands in a step, see `target_text`. Training sets these four as the adapter says.
     """
 
-    tokenizer: Any  # that knows ``<search>`` (`dynarule.prepare_search`)
-    rule_rows: Mapping[str, int]  # of the rule table, by id
-    target: Callable[[Row], str] | None = None  # None: `target_text`
-    # Training sets these four as the adapter says.
-    search: bool = True  # False (stage 1, SR-KI, KBLaM): no such token, all gold rules are of one step
-    question_opening: str = ""  # see `dynarule.question_prompts`
-    search_token: str = (
-        SEARCH_TOKEN  # or what stands for it, such as a mark that the base writes before each step
-    )
-    search_place: SearchPlace = "behind"  # where it stands in a step, see `target_text`
+    tokenizer: Any
+    rule_rows: Mapping[str, int]
+    target: Callable[[Row], str] | None = None
+    search: bool = True
+    question_opening: str = ""
+    search_token: str = SEARCH_TOKEN
+    search_place: SearchPlace = "behind"
 
     def __call__(self, row: Row) -> Encoded:
         """Encode a row; refuse what `check` does, steps that lack their ``<search>``, and a text without tokens."""

@@ -27,8 +27,14 @@ def keyed(*key: int) -> np.random.Generator:
 class RulePools:
     """Draws pools: gold rules, hard negatives with a premise of theirs, random others; shuffled, each once.
 
-    Of ``count`` rules ``premises`` are hashable (None: no hard negatives); ``hard_share`` of the places left by gold go
-    to rules with a gold rule's premise, as far as there are any.
+    Parameters
+    ----------
+    count : int
+        Rules in the table.
+    premises : sequence or None
+        One hashable premise per rule. None: no hard negatives.
+    hard_share : float
+        Share of the places left by gold that goes to rules with a gold rule's premise, as far as there are any.
     """
 
     def __init__(
@@ -79,9 +85,23 @@ class TrainingStream(Dataset):
     Every block of ``block`` draws has each family's share to within one row (exactly 3, 4 and 3 of 10 with the
     paper's mix). A family's rows come in a random order, all of them before any comes again.
 
-    ``draws`` is the length of the run in rows, of all processes, ``mix`` the share of each family (None: every row
-    alike), ``block`` the batch size, or all batches of a step if they are sorted: ``by_length`` puts each block's rows
-    in the order of their steps and words, so that batches of alike ones pad little.
+    Parameters
+    ----------
+    rows : datasets.Dataset or sequence of dict
+        The questions.
+    draws : int
+        Length of the run in rows: steps x accumulation x batch x processes.
+    mix : mapping or None
+        Share of each family; None: every row alike.
+    block : int
+        Batch size, or all batches of a step if they are sorted.
+    by_length : bool
+        Put each block's rows in the order of their steps and words, so that batches of alike ones pad little.
+
+    Raises
+    ------
+    ValueError
+        If there are no rows, or families of the rows and of the mix differ.
     """
 
     def __init__(
